@@ -1,0 +1,80 @@
+package kafka
+
+import (
+	"log/slog"
+	"time"
+)
+
+// Config bounds a listener. A zero field takes its default.
+type Config struct {
+	// Logger receives connection events at debug level and refused connections at
+	// warn. Default: discards.
+	Logger *slog.Logger
+	// RequestBytesMax is the largest request taken, in bytes; a longer one closes
+	// the connection. Default 100 MiB, as Kafka's socket.request.max.bytes.
+	RequestBytesMax int
+	// ConnectionBytesMax bounds the requests of one connection that are read and
+	// not yet answered, in bytes. A single larger request is still taken alone.
+	// Default 128 MiB.
+	ConnectionBytesMax int
+	// ListenerBytesMax is the same bound over all connections. Default 1 GiB.
+	ListenerBytesMax int
+	// RequestsInFlightMax bounds the unanswered requests of one connection; the
+	// listener stops reading at the bound. Default 1,024.
+	RequestsInFlightMax int
+	// ConnectionsMax bounds open connections; more are closed at once. Default
+	// 10,000.
+	ConnectionsMax int
+	// FetchBytesMax caps what a client may ask for in one fetch. Default 55 MiB,
+	// as Kafka's fetch.max.bytes.
+	FetchBytesMax int
+	// IdleTimeout closes a connection without requests. Default 10 minutes.
+	IdleTimeout time.Duration
+	// StallTimeout closes a connection that stops in the middle of a request, or
+	// does not read its responses, for that long. Default 60 seconds.
+	StallTimeout time.Duration
+	// AdminTimeoutMax caps the time a client may ask a topic change to wait for,
+	// and the long poll of a fetch. Default 60 seconds.
+	AdminTimeoutMax time.Duration
+}
+
+const (
+	defaultRequestBytesMax     = 100 << 20
+	defaultConnectionBytesMax  = 128 << 20
+	defaultListenerBytesMax    = 1 << 30
+	defaultRequestsInFlightMax = 1024
+	defaultConnectionsMax      = 10_000
+	defaultFetchBytesMax       = 55 << 20
+	defaultIdleTimeout         = 10 * time.Minute
+	defaultStallTimeout        = time.Minute
+	defaultAdminTimeoutMax     = time.Minute
+)
+
+// withDefaults fills zero fields.
+func (c Config) withDefaults() Config {
+	if c.Logger == nil {
+		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	orInt(&c.RequestBytesMax, defaultRequestBytesMax)
+	orInt(&c.ConnectionBytesMax, defaultConnectionBytesMax)
+	orInt(&c.ListenerBytesMax, defaultListenerBytesMax)
+	orInt(&c.RequestsInFlightMax, defaultRequestsInFlightMax)
+	orInt(&c.ConnectionsMax, defaultConnectionsMax)
+	orInt(&c.FetchBytesMax, defaultFetchBytesMax)
+	orTime(&c.IdleTimeout, defaultIdleTimeout)
+	orTime(&c.StallTimeout, defaultStallTimeout)
+	orTime(&c.AdminTimeoutMax, defaultAdminTimeoutMax)
+	return c
+}
+
+func orInt(field *int, value int) {
+	if *field == 0 {
+		*field = value
+	}
+}
+
+func orTime(field *time.Duration, value time.Duration) {
+	if *field == 0 {
+		*field = value
+	}
+}

@@ -98,7 +98,7 @@ const (
 	Finding_SEVERITY_UNSPECIFIED Finding_Severity = 0
 	Finding_INFO                 Finding_Severity = 1
 	Finding_WARNING              Finding_Severity = 2
-	Finding_BLOCKER              Finding_Severity = 3
+	Finding_ERROR                Finding_Severity = 3 // part of what was asked cannot be done
 )
 
 // Enum value maps for Finding_Severity.
@@ -107,13 +107,13 @@ var (
 		0: "SEVERITY_UNSPECIFIED",
 		1: "INFO",
 		2: "WARNING",
-		3: "BLOCKER",
+		3: "ERROR",
 	}
 	Finding_Severity_value = map[string]int32{
 		"SEVERITY_UNSPECIFIED": 0,
 		"INFO":                 1,
 		"WARNING":              2,
-		"BLOCKER":              3,
+		"ERROR":                3,
 	}
 )
 
@@ -352,18 +352,18 @@ const file_admin_adminv1_refusal_proto_rawDesc = "" +
 	"\bREDIRECT\x10\x06\x12\r\n" +
 	"\tEXHAUSTED\x10\a\x12\x0f\n" +
 	"\vUNAVAILABLE\x10\b\x12\f\n" +
-	"\bINTERNAL\x10\t\"\xef\x01\n" +
+	"\bINTERNAL\x10\t\"\xed\x01\n" +
 	"\aFinding\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12<\n" +
 	"\bseverity\x18\x02 \x01(\x0e2 .ister.admin.v1.Finding.SeverityR\bseverity\x12\x16\n" +
 	"\x06object\x18\x03 \x01(\tR\x06object\x12\x18\n" +
 	"\amessage\x18\x04 \x01(\tR\amessage\x12\x16\n" +
-	"\x06remedy\x18\x05 \x01(\tR\x06remedy\"H\n" +
+	"\x06remedy\x18\x05 \x01(\tR\x06remedy\"F\n" +
 	"\bSeverity\x12\x18\n" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04INFO\x10\x01\x12\v\n" +
-	"\aWARNING\x10\x02\x12\v\n" +
-	"\aBLOCKER\x10\x03B1Z/github.com/ister-mq/ister/admin/adminv1;adminv1b\x06proto3"
+	"\aWARNING\x10\x02\x12\t\n" +
+	"\x05ERROR\x10\x03B1Z/github.com/ister-mq/ister/admin/adminv1;adminv1b\x06proto3"
 
 var (
 	file_admin_adminv1_refusal_proto_rawDescOnce sync.Once

@@ -692,6 +692,7 @@ type Load struct {
 	Replicas int32                  `protobuf:"varint,3,opt,name=replicas,proto3" json:"replicas,omitempty"`
 	// bytes on disk, as last reported; null when unknown.
 	Bytes         *wrapperspb.Int64Value `protobuf:"bytes,4,opt,name=bytes,proto3" json:"bytes,omitempty"`
+	Fenced        bool                   `protobuf:"varint,5,opt,name=fenced,proto3" json:"fenced,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -754,6 +755,13 @@ func (x *Load) GetBytes() *wrapperspb.Int64Value {
 	return nil
 }
 
+func (x *Load) GetFenced() bool {
+	if x != nil {
+		return x.Fenced
+	}
+	return false
+}
+
 // Balance tells how evenly the active brokers are loaded.
 type Balance struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -769,9 +777,12 @@ type Balance struct {
 	Leaders  int32 `protobuf:"varint,4,opt,name=leaders,proto3" json:"leaders,omitempty"`
 	Replicas int32 `protobuf:"varint,5,opt,name=replicas,proto3" json:"replicas,omitempty"`
 	// broker_count is the number of active brokers.
-	BrokerCount   int32 `protobuf:"varint,6,opt,name=broker_count,json=brokerCount,proto3" json:"broker_count,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	BrokerCount int32 `protobuf:"varint,6,opt,name=broker_count,json=brokerCount,proto3" json:"broker_count,omitempty"`
+	// bytes_coefficient_of_variation is the same for bytes; null also when sizes
+	// are unknown.
+	BytesCoefficientOfVariation *wrapperspb.DoubleValue `protobuf:"bytes,7,opt,name=bytes_coefficient_of_variation,json=bytesCoefficientOfVariation,proto3" json:"bytes_coefficient_of_variation,omitempty"`
+	unknownFields               protoimpl.UnknownFields
+	sizeCache                   protoimpl.SizeCache
 }
 
 func (x *Balance) Reset() {
@@ -844,6 +855,13 @@ func (x *Balance) GetBrokerCount() int32 {
 		return x.BrokerCount
 	}
 	return 0
+}
+
+func (x *Balance) GetBytesCoefficientOfVariation() *wrapperspb.DoubleValue {
+	if x != nil {
+		return x.BytesCoefficientOfVariation
+	}
+	return nil
 }
 
 // Move is the planned change of one partition.
@@ -986,7 +1004,11 @@ type Plan struct {
 	PlacementRevision uint64     `protobuf:"varint,4,opt,name=placement_revision,json=placementRevision,proto3" json:"placement_revision,omitempty"`
 	Findings          []*Finding `protobuf:"bytes,5,rep,name=findings,proto3" json:"findings,omitempty"`
 	// bytes_moved is the estimate of what has to be copied.
-	BytesMoved    int64 `protobuf:"varint,6,opt,name=bytes_moved,json=bytesMoved,proto3" json:"bytes_moved,omitempty"`
+	BytesMoved int64 `protobuf:"varint,6,opt,name=bytes_moved,json=bytesMoved,proto3" json:"bytes_moved,omitempty"`
+	// replica_moves counts replicas that get a new home, leader_moves partitions
+	// that get another leader.
+	ReplicaMoves  int32 `protobuf:"varint,7,opt,name=replica_moves,json=replicaMoves,proto3" json:"replica_moves,omitempty"`
+	LeaderMoves   int32 `protobuf:"varint,8,opt,name=leader_moves,json=leaderMoves,proto3" json:"leader_moves,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1059,6 +1081,20 @@ func (x *Plan) GetFindings() []*Finding {
 func (x *Plan) GetBytesMoved() int64 {
 	if x != nil {
 		return x.BytesMoved
+	}
+	return 0
+}
+
+func (x *Plan) GetReplicaMoves() int32 {
+	if x != nil {
+		return x.ReplicaMoves
+	}
+	return 0
+}
+
+func (x *Plan) GetLeaderMoves() int32 {
+	if x != nil {
+		return x.LeaderMoves
 	}
 	return 0
 }
@@ -1260,11 +1296,16 @@ type DrainCertificate struct {
 	Moves int32 `protobuf:"varint,4,opt,name=moves,proto3" json:"moves,omitempty"`
 	// retiring counts copies given up by a switch and not yet confirmed.
 	Retiring int32 `protobuf:"varint,5,opt,name=retiring,proto3" json:"retiring,omitempty"`
-	// drained: all of the above are zero.
+	// drained: no leader, no move, nothing retiring, and no replica that has
+	// another home.
 	Drained bool       `protobuf:"varint,6,opt,name=drained,proto3" json:"drained,omitempty"`
 	State   Node_State `protobuf:"varint,7,opt,name=state,proto3,enum=ister.admin.v1.Node_State" json:"state,omitempty"`
 	// revision of the metadata that this was read at.
-	Revision      uint64 `protobuf:"varint,8,opt,name=revision,proto3" json:"revision,omitempty"`
+	Revision uint64 `protobuf:"varint,8,opt,name=revision,proto3" json:"revision,omitempty"`
+	// movable counts those of replicas that have another home.
+	Movable int32 `protobuf:"varint,9,opt,name=movable,proto3" json:"movable,omitempty"`
+	// empty: drained, and no replica at all; what a removal needs.
+	Empty         bool `protobuf:"varint,10,opt,name=empty,proto3" json:"empty,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1355,6 +1396,20 @@ func (x *DrainCertificate) GetRevision() uint64 {
 	return 0
 }
 
+func (x *DrainCertificate) GetMovable() int32 {
+	if x != nil {
+		return x.Movable
+	}
+	return 0
+}
+
+func (x *DrainCertificate) GetEmpty() bool {
+	if x != nil {
+		return x.Empty
+	}
+	return false
+}
+
 var File_admin_adminv1_types_proto protoreflect.FileDescriptor
 
 const file_admin_adminv1_types_proto_rawDesc = "" +
@@ -1408,19 +1463,21 @@ const file_admin_adminv1_types_proto_rawDesc = "" +
 	"\x05bytes\x18\v \x01(\v2\x1b.google.protobuf.Int64ValueR\x05bytes\x12 \n" +
 	"\vincarnation\x18\f \x01(\tR\vincarnation\x12\x14\n" +
 	"\x05epoch\x18\r \x01(\x03R\x05epoch\x12\x16\n" +
-	"\x06reason\x18\x0e \x01(\tR\x06reason\"\x8c\x01\n" +
+	"\x06reason\x18\x0e \x01(\tR\x06reason\"\xa4\x01\n" +
 	"\x04Load\x12\x1b\n" +
 	"\tbroker_id\x18\x01 \x01(\x05R\bbrokerId\x12\x18\n" +
 	"\aleaders\x18\x02 \x01(\x05R\aleaders\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\x05R\breplicas\x121\n" +
-	"\x05bytes\x18\x04 \x01(\v2\x1b.google.protobuf.Int64ValueR\x05bytes\"\xd3\x02\n" +
+	"\x05bytes\x18\x04 \x01(\v2\x1b.google.protobuf.Int64ValueR\x05bytes\x12\x16\n" +
+	"\x06fenced\x18\x05 \x01(\bR\x06fenced\"\xb6\x03\n" +
 	"\aBalance\x12V\n" +
 	"\x18coefficient_of_variation\x18\x01 \x01(\v2\x1c.google.protobuf.DoubleValueR\x16coefficientOfVariation\x12g\n" +
 	"!replicas_coefficient_of_variation\x18\x02 \x01(\v2\x1c.google.protobuf.DoubleValueR\x1ereplicasCoefficientOfVariation\x12.\n" +
 	"\abrokers\x18\x03 \x03(\v2\x14.ister.admin.v1.LoadR\abrokers\x12\x18\n" +
 	"\aleaders\x18\x04 \x01(\x05R\aleaders\x12\x1a\n" +
 	"\breplicas\x18\x05 \x01(\x05R\breplicas\x12!\n" +
-	"\fbroker_count\x18\x06 \x01(\x05R\vbrokerCount\"\xb8\x03\n" +
+	"\fbroker_count\x18\x06 \x01(\x05R\vbrokerCount\x12a\n" +
+	"\x1ebytes_coefficient_of_variation\x18\a \x01(\v2\x1c.google.protobuf.DoubleValueR\x1bbytesCoefficientOfVariation\"\xb8\x03\n" +
 	"\x04Move\x12\x14\n" +
 	"\x05topic\x18\x01 \x01(\tR\x05topic\x12\x1c\n" +
 	"\tpartition\x18\x02 \x01(\x05R\tpartition\x12\x12\n" +
@@ -1445,7 +1502,7 @@ const file_admin_adminv1_types_proto_rawDesc = "" +
 	"\x04DONE\x10\x04\x12\r\n" +
 	"\tCANCELLED\x10\x05\x12\n" +
 	"\n" +
-	"\x06FAILED\x10\x06\"\x97\x02\n" +
+	"\x06FAILED\x10\x06\"\xdf\x02\n" +
 	"\x04Plan\x12*\n" +
 	"\x05moves\x18\x01 \x03(\v2\x14.ister.admin.v1.MoveR\x05moves\x12/\n" +
 	"\x06before\x18\x02 \x01(\v2\x17.ister.admin.v1.BalanceR\x06before\x12-\n" +
@@ -1453,7 +1510,9 @@ const file_admin_adminv1_types_proto_rawDesc = "" +
 	"\x12placement_revision\x18\x04 \x01(\x04R\x11placementRevision\x123\n" +
 	"\bfindings\x18\x05 \x03(\v2\x17.ister.admin.v1.FindingR\bfindings\x12\x1f\n" +
 	"\vbytes_moved\x18\x06 \x01(\x03R\n" +
-	"bytesMoved\"\x9f\a\n" +
+	"bytesMoved\x12#\n" +
+	"\rreplica_moves\x18\a \x01(\x05R\freplicaMoves\x12!\n" +
+	"\fleader_moves\x18\b \x01(\x05R\vleaderMoves\"\x9f\a\n" +
 	"\tOperation\x12!\n" +
 	"\foperation_id\x18\x01 \x01(\x04R\voperationId\x122\n" +
 	"\x04kind\x18\x02 \x01(\x0e2\x1e.ister.admin.v1.Operation.KindR\x04kind\x125\n" +
@@ -1500,7 +1559,7 @@ const file_admin_adminv1_types_proto_rawDesc = "" +
 	"\tSUCCEEDED\x10\x04\x12\n" +
 	"\n" +
 	"\x06FAILED\x10\x05\x12\r\n" +
-	"\tCANCELLED\x10\x06\"\xff\x01\n" +
+	"\tCANCELLED\x10\x06\"\xaf\x02\n" +
 	"\x10DrainCertificate\x12\x1b\n" +
 	"\tbroker_id\x18\x01 \x01(\x05R\bbrokerId\x12\x18\n" +
 	"\aleaders\x18\x02 \x01(\x05R\aleaders\x12\x1a\n" +
@@ -1509,7 +1568,10 @@ const file_admin_adminv1_types_proto_rawDesc = "" +
 	"\bretiring\x18\x05 \x01(\x05R\bretiring\x12\x18\n" +
 	"\adrained\x18\x06 \x01(\bR\adrained\x120\n" +
 	"\x05state\x18\a \x01(\x0e2\x1a.ister.admin.v1.Node.StateR\x05state\x12\x1a\n" +
-	"\brevision\x18\b \x01(\x04R\brevisionB1Z/github.com/ister-mq/ister/admin/adminv1;adminv1b\x06proto3"
+	"\brevision\x18\b \x01(\x04R\brevision\x12\x18\n" +
+	"\amovable\x18\t \x01(\x05R\amovable\x12\x14\n" +
+	"\x05empty\x18\n" +
+	" \x01(\bR\x05emptyB1Z/github.com/ister-mq/ister/admin/adminv1;adminv1b\x06proto3"
 
 var (
 	file_admin_adminv1_types_proto_rawDescOnce sync.Once
@@ -1557,23 +1619,24 @@ var file_admin_adminv1_types_proto_depIdxs = []int32{
 	16, // 7: ister.admin.v1.Balance.coefficient_of_variation:type_name -> google.protobuf.DoubleValue
 	16, // 8: ister.admin.v1.Balance.replicas_coefficient_of_variation:type_name -> google.protobuf.DoubleValue
 	9,  // 9: ister.admin.v1.Balance.brokers:type_name -> ister.admin.v1.Load
-	2,  // 10: ister.admin.v1.Move.state:type_name -> ister.admin.v1.Move.State
-	11, // 11: ister.admin.v1.Plan.moves:type_name -> ister.admin.v1.Move
-	10, // 12: ister.admin.v1.Plan.before:type_name -> ister.admin.v1.Balance
-	10, // 13: ister.admin.v1.Plan.after:type_name -> ister.admin.v1.Balance
-	17, // 14: ister.admin.v1.Plan.findings:type_name -> ister.admin.v1.Finding
-	3,  // 15: ister.admin.v1.Operation.kind:type_name -> ister.admin.v1.Operation.Kind
-	4,  // 16: ister.admin.v1.Operation.state:type_name -> ister.admin.v1.Operation.State
-	18, // 17: ister.admin.v1.Operation.started_at:type_name -> google.protobuf.Timestamp
-	18, // 18: ister.admin.v1.Operation.updated_at:type_name -> google.protobuf.Timestamp
-	18, // 19: ister.admin.v1.Operation.ended_at:type_name -> google.protobuf.Timestamp
-	11, // 20: ister.admin.v1.Operation.moves:type_name -> ister.admin.v1.Move
-	1,  // 21: ister.admin.v1.DrainCertificate.state:type_name -> ister.admin.v1.Node.State
-	22, // [22:22] is the sub-list for method output_type
-	22, // [22:22] is the sub-list for method input_type
-	22, // [22:22] is the sub-list for extension type_name
-	22, // [22:22] is the sub-list for extension extendee
-	0,  // [0:22] is the sub-list for field type_name
+	16, // 10: ister.admin.v1.Balance.bytes_coefficient_of_variation:type_name -> google.protobuf.DoubleValue
+	2,  // 11: ister.admin.v1.Move.state:type_name -> ister.admin.v1.Move.State
+	11, // 12: ister.admin.v1.Plan.moves:type_name -> ister.admin.v1.Move
+	10, // 13: ister.admin.v1.Plan.before:type_name -> ister.admin.v1.Balance
+	10, // 14: ister.admin.v1.Plan.after:type_name -> ister.admin.v1.Balance
+	17, // 15: ister.admin.v1.Plan.findings:type_name -> ister.admin.v1.Finding
+	3,  // 16: ister.admin.v1.Operation.kind:type_name -> ister.admin.v1.Operation.Kind
+	4,  // 17: ister.admin.v1.Operation.state:type_name -> ister.admin.v1.Operation.State
+	18, // 18: ister.admin.v1.Operation.started_at:type_name -> google.protobuf.Timestamp
+	18, // 19: ister.admin.v1.Operation.updated_at:type_name -> google.protobuf.Timestamp
+	18, // 20: ister.admin.v1.Operation.ended_at:type_name -> google.protobuf.Timestamp
+	11, // 21: ister.admin.v1.Operation.moves:type_name -> ister.admin.v1.Move
+	1,  // 22: ister.admin.v1.DrainCertificate.state:type_name -> ister.admin.v1.Node.State
+	23, // [23:23] is the sub-list for method output_type
+	23, // [23:23] is the sub-list for method input_type
+	23, // [23:23] is the sub-list for extension type_name
+	23, // [23:23] is the sub-list for extension extendee
+	0,  // [0:23] is the sub-list for field type_name
 }
 
 func init() { file_admin_adminv1_types_proto_init() }

@@ -25,8 +25,9 @@ type Image struct {
 	Topics     map[model.TopicID]*Topic         `json:"topics"`
 	Operations map[model.OperationID]*Operation `json:"operations"`
 
-	// topicByName is derived from Topics; see TopicByName.
-	topicByName map[model.TopicName]model.TopicID
+	// Derived from Topics: by full name and by the name Kafka clients use.
+	topicByName  map[model.TopicName]model.TopicID
+	topicByKafka map[string]model.TopicID
 }
 
 // NodeState is a node's place in its life. It says nothing of liveness (Fenced)

@@ -2,6 +2,4 @@
 
 package metadata
 
-// plantRemoveEarly plants the bug "a replica set changes before the new copies
-// have caught up", to prove that the simulator catches it.
 const plantRemoveEarly = true

@@ -1,0 +1,73 @@
+# Targets of this repository. `make` alone lists them.
+.DEFAULT_GOAL := help
+SHELL := /bin/bash
+
+export CGO_ENABLED ?= 0
+SEEDS  ?= 200
+SEED   ?=
+ROUNDS ?= 20
+LDFLAGS := -s -w
+
+.PHONY: help
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+
+.PHONY: build
+build: ## build bin/ister and bin/scenario, static
+	go build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/ister ./cmd/scenario
+
+.PHONY: install
+install: ## go install both binaries
+	go install -trimpath -ldflags '$(LDFLAGS)' ./cmd/ister ./cmd/scenario
+
+.PHONY: check
+check: fmt vet words test sim ## what every change must pass: fmt, vet, words, archtest, unit, stories, simulation
+
+.PHONY: fmt
+fmt: ## fail on files that gofmt would change
+	@out=$$(gofmt -l $$(git ls-files '*.go')); if [ -n "$$out" ]; then echo "not gofmt-clean:"; echo "$$out"; exit 1; fi
+
+.PHONY: vet
+vet: ## go vet
+	go vet ./...
+
+.PHONY: words
+words: ## fail on banned words in Go identifiers and docs (docs/words.txt)
+	@go run ./cmd/internal/words
+
+.PHONY: test
+test: ## all tests
+	go test ./...
+
+.PHONY: race
+race: ## all tests with the race detector (needs a C compiler)
+	CGO_ENABLED=1 go test -race ./...
+
+.PHONY: sim
+sim: ## simulate whole clusters: SEEDS=200 for seeds 1..200, SEED=7 for one with its trace
+	go run ./broker/internal/sim/cmd $(if $(SEED),-seed $(SEED) -trace,-seeds $(SEEDS))
+
+.PHONY: plants
+plants: ## build the simulator with each planted bug; it must catch every one
+	./broker/internal/sim/plants.sh
+
+.PHONY: scenarios
+scenarios: ## run every scenario on real processes
+	go run ./cmd/scenario run broker-scaling
+	go run ./cmd/scenario run kill-and-recover
+
+.PHONY: chaos
+chaos: ## kill -9 and restart random brokers under load, ROUNDS=20 times
+	go run ./cmd/scenario run kill-and-recover --param rounds=$(ROUNDS)
+
+.PHONY: bench
+bench: ## figures: throughput, idle cost, gaps (prints; asserts nothing)
+	go run ./cmd/internal/bench
+
+.PHONY: proto
+proto: ## regenerate admin/adminv1 (needs protoc, protoc-gen-go, protoc-gen-connect-go)
+	cd admin/adminv1 && protoc -I . --go_out=. --go_opt=paths=source_relative --connect-go_out=. --connect-go_opt=paths=source_relative *.proto
+
+.PHONY: clean
+clean: ## remove what builds and runs left in this tree
+	rm -rf bin runs ister-data

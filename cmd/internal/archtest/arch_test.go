@@ -47,7 +47,7 @@ var layers = [][]string{
 	{"admin/client", "scenarios/internal/spec", "scenarios/internal/verdict"},
 	{"admin/cli"},
 	{"cmd/ister", "cmd/scenario"},
-	{"cmd/internal/archtest", "cmd/internal/words", "cmd/internal/bench"},
+	{"cmd/internal/archtest", "cmd/internal/bench"},
 }
 
 // decisions are the packages whose functions must replay identically.

@@ -1,0 +1,255 @@
+package adminapi
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"time"
+
+	"connectrpc.com/connect"
+	"google.golang.org/protobuf/reflect/protoreflect"
+	"google.golang.org/protobuf/types/descriptorpb"
+
+	"github.com/ister-mq/ister/admin/adminv1"
+	"github.com/ister-mq/ister/broker/internal/model"
+)
+
+// forwardedHeader marks a request that was sent on, with the node that did.
+// notControllerHeader marks the answer of a node that was taken for the
+// controller and is not.
+const (
+	forwardedHeader     = "Ister-Forwarded-By"
+	notControllerHeader = "Ister-Not-Controller"
+)
+
+const (
+	// maxRequestBytes bounds a request's body, which is kept to send it again.
+	maxRequestBytes = 1 << 20
+	// lookInterval is how often a waiting request looks for a controller, and a
+	// request on its way checks that the controller is still the same.
+	lookInterval = 20 * time.Millisecond
+)
+
+// errServeHere: this node became the controller while the request waited.
+var errServeHere = errors.New("this node is the controller")
+
+// forwarder serves requests here when this node is the controller and sends them
+// on otherwise.
+type forwarder struct {
+	backend   Backend
+	local     http.Handler
+	wait      time.Duration
+	proxy     *httputil.ReverseProxy
+	transport *http.Transport
+	errors    *connect.ErrorWriter
+}
+
+func newForwarder(backend Backend, local http.Handler, wait time.Duration) *forwarder {
+	protocols := new(http.Protocols)
+	protocols.SetUnencryptedHTTP2(true) // gRPC needs its trailers
+	f := &forwarder{
+		backend: backend, local: local, wait: wait,
+		transport: &http.Transport{
+			Protocols:       protocols,
+			DialContext:     (&net.Dialer{Timeout: time.Second}).DialContext,
+			IdleConnTimeout: time.Minute,
+		},
+		errors: connect.NewErrorWriter(),
+	}
+	f.proxy = &httputil.ReverseProxy{Rewrite: f.rewrite, Transport: f, ErrorHandler: f.failed}
+	return f
+}
+
+// ServeHTTP implements http.Handler.
+func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	self, _ := f.backend.Self()
+	controller, known := f.backend.Controller()
+	if known && controller == self && self != model.NoNode {
+		f.local.ServeHTTP(w, r)
+		return
+	}
+	if r.Header.Get(forwardedHeader) != "" {
+		w.Header().Set(notControllerHeader, controller.String())
+		f.refuse(w, r, notController(controller))
+		return
+	}
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequestBytes))
+	if err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			err = invalid("request", "a body of more than 1 MiB", "at most 1 MiB")
+		}
+		f.refuse(w, r, err)
+		return
+	}
+	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
+	r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, body))
+	f.proxy.ServeHTTP(w, r)
+}
+
+// bodyKey holds the body of a request in its context, so that every attempt can
+// send it whole.
+type bodyKey struct{}
+
+func bodyOf(r *http.Request) io.ReadCloser {
+	body, _ := r.Context().Value(bodyKey{}).([]byte)
+	return io.NopCloser(bytes.NewReader(body))
+}
+
+func (f *forwarder) rewrite(p *httputil.ProxyRequest) {
+	self, _ := f.backend.Self()
+	p.Out.URL.Scheme, p.Out.URL.Host = "http", "controller" // RoundTrip sets the host
+	p.Out.Header.Set(forwardedHeader, self.String())
+}
+
+// RoundTrip sends a request to the controller, whichever node that is by the time
+// it gets there.
+func (f *forwarder) RoundTrip(request *http.Request) (*http.Response, error) {
+	started := time.Now()
+	repeatable := idempotency(request.URL.Path) != descriptorpb.MethodOptions_IDEMPOTENCY_UNKNOWN
+	for {
+		controller, address, err := f.await(request.Context(), started)
+		if err != nil {
+			return nil, err
+		}
+		response, sent, err := f.attempt(request, controller, address, repeatable)
+		switch {
+		case err == nil && response.Header.Get(notControllerHeader) == "":
+			return response, nil
+		case err == nil:
+			response.Body.Close() // nothing was done there
+		case request.Context().Err() != nil:
+			return nil, request.Context().Err()
+		case sent && !repeatable:
+			return nil, outcomeUnknown(request.URL.Path, err)
+		}
+		if time.Since(started) > f.wait {
+			return nil, noController(f.wait)
+		}
+		if err := look(request.Context()); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// await returns the controller and its admin address, waiting for one.
+func (f *forwarder) await(ctx context.Context, started time.Time) (model.NodeID, string, error) {
+	for {
+		controller, known := f.backend.Controller()
+		if self, _ := f.backend.Self(); known && controller == self {
+			return 0, "", errServeHere
+		}
+		if known {
+			if node := f.backend.Image().Nodes[controller]; node != nil && node.Endpoints.Admin != "" {
+				return controller, node.Endpoints.Admin, nil
+			}
+		}
+		if time.Since(started) > f.wait {
+			return 0, "", noController(f.wait)
+		}
+		if err := look(ctx); err != nil {
+			return 0, "", err
+		}
+	}
+}
+
+// attempt sends the request to one address. A request that may be repeated is
+// given up as soon as another node is the controller, so that a hung one does not
+// hold it. sent is false when the failure was before any byte left.
+func (f *forwarder) attempt(request *http.Request, controller model.NodeID, address string, repeatable bool) (response *http.Response, sent bool, err error) {
+	ctx, cancel := context.WithCancel(request.Context())
+	if repeatable {
+		go f.watch(ctx, cancel, controller)
+	}
+	out := request.Clone(ctx)
+	out.URL.Host, out.Host = address, address
+	out.Body = bodyOf(request)
+	response, err = f.transport.RoundTrip(out)
+	if err != nil {
+		cancel()
+		var op *net.OpError
+		return nil, !(errors.As(err, &op) && op.Op == "dial"), err
+	}
+	response.Body = cancelBody{response.Body, cancel}
+	return response, true, nil
+}
+
+// watch ends with ctx, which the answer's body or the attempt cancels.
+func (f *forwarder) watch(ctx context.Context, cancel context.CancelFunc, controller model.NodeID) {
+	for look(ctx) == nil {
+		if now, known := f.backend.Controller(); known && now != controller {
+			cancel()
+		}
+	}
+}
+
+type cancelBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+}
+
+func (b cancelBody) Close() error {
+	defer b.cancel()
+	return b.ReadCloser.Close()
+}
+
+// failed answers a request that could not be sent on.
+func (f *forwarder) failed(w http.ResponseWriter, r *http.Request, err error) {
+	if errors.Is(err, errServeHere) {
+		r.Body = bodyOf(r)
+		f.local.ServeHTTP(w, r)
+		return
+	}
+	f.refuse(w, r, err)
+}
+
+func (f *forwarder) refuse(w http.ResponseWriter, r *http.Request, err error) {
+	controller, _ := f.backend.Controller()
+	err = connectError(err, controller)
+	if f.errors.IsSupported(r) {
+		_ = f.errors.Write(w, r, err) // the caller is gone if this fails
+		return
+	}
+	http.Error(w, err.Error(), http.StatusUnsupportedMediaType)
+}
+
+// look waits one interval.
+func look(ctx context.Context) error {
+	timer := time.NewTimer(lookInterval)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}
+
+// idempotency of the method behind a path, as its .proto file declares it.
+func idempotency(path string) descriptorpb.MethodOptions_IdempotencyLevel {
+	return idempotencyLevels[path]
+}
+
+var idempotencyLevels = readIdempotencyLevels(
+	adminv1.File_admin_adminv1_cluster_proto, adminv1.File_admin_adminv1_brokers_proto,
+	adminv1.File_admin_adminv1_topics_proto, adminv1.File_admin_adminv1_operations_proto)
+
+func readIdempotencyLevels(files ...protoreflect.FileDescriptor) map[string]descriptorpb.MethodOptions_IdempotencyLevel {
+	out := make(map[string]descriptorpb.MethodOptions_IdempotencyLevel)
+	for _, file := range files {
+		for s := range file.Services().Len() {
+			service := file.Services().Get(s)
+			for m := range service.Methods().Len() {
+				method := service.Methods().Get(m)
+				if options, ok := method.Options().(*descriptorpb.MethodOptions); ok {
+					out["/"+string(service.FullName())+"/"+string(method.Name())] = options.GetIdempotencyLevel()
+				}
+			}
+		}
+	}
+	return out
+}

@@ -1,0 +1,133 @@
+package history
+
+import (
+	"sync"
+	"time"
+)
+
+// Recorder collects a history while clients run. All methods may be called from
+// any goroutine.
+type Recorder struct {
+	start time.Time
+	mu    sync.Mutex
+	h     History // guarded by mu
+	waits []wait  // guarded by mu
+	acked map[string]int64
+}
+
+type wait struct {
+	load  string
+	acked int64
+	done  chan struct{}
+}
+
+// NewRecorder begins a history now.
+func NewRecorder() *Recorder {
+	return &Recorder{start: time.Now(), acked: map[string]int64{}}
+}
+
+// Now is the time since the history began, in ns, on the monotonic clock.
+func (r *Recorder) Now() int64 { return int64(time.Since(r.start)) }
+
+// BeginSend records a send that has been given to the client and returns its
+// handle for EndSend.
+func (r *Recorder) BeginSend(s Send) int {
+	s.Call, s.Return, s.Outcome, s.Offset, s.Epoch, s.Broker = r.Now(), 0, Pending, -1, -1, -1
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.h.Sends = append(r.h.Sends, s)
+	return len(r.h.Sends) - 1
+}
+
+// EndSend records a send's outcome.
+func (r *Recorder) EndSend(handle int, outcome Outcome, partition int32, offset int64, epoch, broker int32, err error) {
+	now := r.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s := &r.h.Sends[handle]
+	s.Return, s.Outcome, s.Broker, s.Epoch = now, outcome, broker, epoch
+	if partition >= 0 {
+		s.Partition = partition
+	}
+	if outcome == OK {
+		s.Offset = offset
+		r.acked[s.Load]++
+		r.wake(s.Load)
+	}
+	if err != nil {
+		s.Error = err.Error()
+	}
+}
+
+// wake ends the waits that the load's acks now satisfy; r.mu is held.
+func (r *Recorder) wake(load string) {
+	kept := r.waits[:0]
+	for _, w := range r.waits {
+		if w.load == load && r.acked[load] >= w.acked {
+			close(w.done)
+			continue
+		}
+		kept = append(kept, w)
+	}
+	r.waits = kept
+}
+
+// Acked returns a channel that is closed once the load has n acknowledged sends,
+// and the number it has now.
+func (r *Recorder) Acked(load string, n int64) (<-chan struct{}, int64) {
+	done := make(chan struct{})
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.acked[load] >= n {
+		close(done)
+	} else {
+		r.waits = append(r.waits, wait{load, n, done})
+	}
+	return done, r.acked[load]
+}
+
+// Receive records a delivery; At is set here.
+func (r *Recorder) Receive(rec Receive) {
+	rec.At = r.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.h.Receives = append(r.h.Receives, rec)
+}
+
+// BeginDisturbance records that something is being done to the cluster and
+// returns its handle for EndDisturbance.
+func (r *Recorder) BeginDisturbance(step, kind, target string) int {
+	now := r.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.h.Disturbances = append(r.h.Disturbances, Disturbance{Step: step, Kind: kind, Target: target, Start: now})
+	return len(r.h.Disturbances) - 1
+}
+
+// EndDisturbance records that it is over.
+func (r *Recorder) EndDisturbance(handle int) {
+	now := r.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.h.Disturbances[handle].End = now
+}
+
+// Read records a complete read.
+func (r *Recorder) Read(read Read) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.h.Reads = append(r.h.Reads, read)
+}
+
+// Snapshot is a copy of the history so far.
+func (r *Recorder) Snapshot() *History {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return &History{
+		Sends:        append([]Send(nil), r.h.Sends...),
+		Receives:     append([]Receive(nil), r.h.Receives...),
+		Acks:         append([]Ack(nil), r.h.Acks...),
+		Disturbances: append([]Disturbance(nil), r.h.Disturbances...),
+		Reads:        append([]Read(nil), r.h.Reads...),
+	}
+}

@@ -1,0 +1,558 @@
+package spec
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+)
+
+// sourceBytesMax bounds a scenario file.
+const sourceBytesMax = 1 << 20
+
+var (
+	scenarioID = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
+	stepID     = regexp.MustCompile(`^[a-z][a-z0-9_]*$`)
+	yamlLine   = regexp.MustCompile(`line (\d+)`)
+)
+
+// Parse reads one scenario file. The error is Problems: every mistake with its
+// place. file is <directory>/scenario.yaml; the directory must be the id.
+func Parse(file string, source []byte, verbs Verbs) (*Scenario, error) {
+	r := &reader{file: file, verbs: verbs, steps: map[string]*Step{}}
+	root := r.document(source)
+	if root == nil {
+		return nil, r.problems
+	}
+	s := r.scenario(root)
+	s.File, s.Source = file, source
+	if dir := path.Base(path.Dir(file)); s.ID != "" && dir != "." && dir != s.ID {
+		r.problem(r.field(root, "id"), fmt.Sprintf("id %s is not the directory name %s", s.ID, dir), "")
+	}
+	if len(r.problems) > 0 {
+		return nil, r.problems.sorted()
+	}
+	return s, nil
+}
+
+// reader walks the YAML nodes and collects problems instead of stopping.
+type reader struct {
+	file     string
+	verbs    Verbs
+	problems Problems
+	params   Type
+	steps    map[string]*Step // every step by id, for duplicate ids
+	homes    map[string]string
+}
+
+func (r *reader) problem(node *yaml.Node, message, hint string) {
+	p := Problem{File: r.file, Line: 1, Column: 1, Message: message, Hint: hint}
+	if node != nil {
+		p.Line, p.Column = node.Line, node.Column
+	}
+	r.problems = append(r.problems, p)
+}
+
+func (r *reader) document(source []byte) *yaml.Node {
+	if len(source) > sourceBytesMax {
+		r.problem(nil, fmt.Sprintf("file is larger than %d bytes", sourceBytesMax), "")
+		return nil
+	}
+	decoder := yaml.NewDecoder(bytes.NewReader(source))
+	var doc, second yaml.Node
+	if err := decoder.Decode(&doc); err != nil {
+		message := strings.TrimPrefix(err.Error(), "yaml: ")
+		if errors.Is(err, io.EOF) {
+			message = "file is empty"
+		}
+		line := 1
+		if m := yamlLine.FindStringSubmatch(message); m != nil {
+			line, _ = strconv.Atoi(m[1])
+		}
+		r.problems = append(r.problems, Problem{File: r.file, Line: line, Column: 1, Message: message})
+		return nil
+	}
+	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
+		r.problem(&second, "one scenario a file: a second YAML document follows", "")
+		return nil
+	}
+	if alias := findAlias(&doc); alias != nil {
+		r.problem(alias, "YAML aliases are not supported", "write the value out")
+		return nil
+	}
+	root := doc.Content[0]
+	if root.Kind != yaml.MappingNode {
+		r.problem(root, "want a mapping, got "+nodeKind(root), "")
+		return nil
+	}
+	return root
+}
+
+func findAlias(node *yaml.Node) *yaml.Node {
+	if node.Kind == yaml.AliasNode {
+		return node
+	}
+	for _, child := range node.Content {
+		if found := findAlias(child); found != nil {
+			return found
+		}
+	}
+	return nil
+}
+
+func nodeKind(node *yaml.Node) string {
+	switch node.Kind {
+	case yaml.MappingNode:
+		return "a mapping"
+	case yaml.SequenceNode:
+		return "a list"
+	default:
+		return fmt.Sprintf("%q", node.Value)
+	}
+}
+
+// members reads a mapping with exactly the known keys. Unknown and repeated keys
+// and missing required ones (marked "!") are problems.
+func (r *reader) members(node *yaml.Node, what string, known ...string) map[string]*yaml.Node {
+	out := map[string]*yaml.Node{}
+	if node.Kind != yaml.MappingNode {
+		r.problem(node, fmt.Sprintf("%s: want a mapping, got %s", what, nodeKind(node)), "")
+		return out
+	}
+	names := make([]string, len(known))
+	for i, k := range known {
+		names[i] = strings.TrimSuffix(k, "!")
+	}
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		key := node.Content[i]
+		switch {
+		case !contains(names, key.Value):
+			r.problem(key, fmt.Sprintf("%s: unknown key %q", what, key.Value), Suggest(key.Value, names))
+		case out[key.Value] != nil:
+			r.problem(key, fmt.Sprintf("%s: key %q is repeated", what, key.Value), "")
+		default:
+			out[key.Value] = node.Content[i+1]
+		}
+	}
+	for _, k := range known {
+		if name, required := strings.CutSuffix(k, "!"); required && out[name] == nil {
+			r.problem(node, fmt.Sprintf("%s: key %q is missing", what, name), "")
+		}
+	}
+	return out
+}
+
+func contains(list []string, word string) bool {
+	for _, item := range list {
+		if item == word {
+			return true
+		}
+	}
+	return false
+}
+
+func (r *reader) field(node *yaml.Node, key string) *yaml.Node {
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		if node.Content[i].Value == key {
+			return node.Content[i+1]
+		}
+	}
+	return node
+}
+
+func (r *reader) text(node *yaml.Node) string {
+	if node == nil {
+		return ""
+	}
+	if node.Kind != yaml.ScalarNode {
+		r.problem(node, "want text, got "+nodeKind(node), "")
+		return ""
+	}
+	return strings.TrimSpace(node.Value)
+}
+
+// word reads one of the allowed words.
+func (r *reader) word(node *yaml.Node, allowed []string) string {
+	text := r.text(node)
+	if node != nil && text != "" && !contains(allowed, text) {
+		r.problem(node, fmt.Sprintf("%q is not allowed here", text), Suggest(text, allowed))
+	}
+	return text
+}
+
+func (r *reader) duration(node *yaml.Node, fallback time.Duration) time.Duration {
+	if node == nil {
+		return fallback
+	}
+	value, err := ParseScalar(Type{Kind: KindDuration}, node.Value)
+	if err == nil && value.(time.Duration) <= 0 {
+		err = fmt.Errorf("%q is not above zero", node.Value)
+	}
+	if err != nil {
+		r.problem(node, err.Error(), "")
+		return fallback
+	}
+	return value.(time.Duration)
+}
+
+func (r *reader) count(node *yaml.Node, fallback int) int {
+	if node == nil {
+		return fallback
+	}
+	n, err := strconv.Atoi(node.Value)
+	if err != nil || n < 1 {
+		r.problem(node, fmt.Sprintf("%q is not a whole number above zero", node.Value), "")
+		return fallback
+	}
+	return n
+}
+
+func (r *reader) words(node *yaml.Node) []*yaml.Node {
+	if node == nil {
+		return nil
+	}
+	if node.Kind != yaml.SequenceNode {
+		r.problem(node, "want a list, got "+nodeKind(node), "")
+		return nil
+	}
+	return node.Content
+}
+
+func (r *reader) scenario(root *yaml.Node) *Scenario {
+	m := r.members(root, "scenario", "apiVersion!", "id!", "title!", "description!", "risk!", "setups!", "deadline",
+		"cluster!", "params", "setup", "aspects!", "on_failure", "always")
+	s := &Scenario{
+		ID: r.text(m["id"]), Title: r.text(m["title"]), Description: r.text(m["description"]),
+		Risk: Risk(r.word(m["risk"], Risks)), Deadline: r.duration(m["deadline"], deadlineDefault),
+	}
+	if version := r.text(m["apiVersion"]); version != "" && version != APIVersion {
+		r.problem(m["apiVersion"], fmt.Sprintf("apiVersion %s is not supported", version), "this build reads "+APIVersion)
+	}
+	if s.ID != "" && !scenarioID.MatchString(s.ID) {
+		r.problem(m["id"], fmt.Sprintf("id %q must be lower-case words joined by single hyphens", s.ID), "")
+	}
+	for _, node := range r.words(m["setups"]) {
+		s.Setups = append(s.Setups, r.text(node))
+	}
+	if m["cluster"] != nil {
+		s.Brokers = r.count(r.members(m["cluster"], "cluster", "brokers!")["brokers"], 1)
+	}
+	if m["params"] != nil {
+		s.Params = r.paramList(m["params"])
+	}
+	r.params = Type{Kind: KindObject, Fields: s.Params}
+
+	r.homes = map[string]string{}
+	base := &stepScope{reader: r, visible: map[string]*Step{}}
+	s.Setup = r.stepList(m["setup"], base, "setup")
+	for _, node := range r.words(m["aspects"]) {
+		if a := r.aspect(node, s, base); a != nil {
+			s.Aspects = append(s.Aspects, a)
+		}
+	}
+	if m["aspects"] != nil && len(s.Aspects) == 0 {
+		r.problem(m["aspects"], "a scenario needs at least one aspect", "")
+	}
+	s.OnFailure = r.stepList(m["on_failure"], base.clone(), "on_failure")
+	s.Always = r.stepList(m["always"], base.clone(), "always")
+	return s
+}
+
+func (r *reader) paramList(node *yaml.Node) []Field {
+	if node.Kind != yaml.MappingNode {
+		r.problem(node, "params: want a mapping, got "+nodeKind(node), "")
+		return nil
+	}
+	var params []Field
+	for i := 0; i+1 < len(node.Content); i += 2 {
+		name, body := node.Content[i], node.Content[i+1]
+		if !stepID.MatchString(name.Value) {
+			r.problem(name, fmt.Sprintf("parameter %q must be lower-case letters, digits and _", name.Value), "")
+		}
+		m := r.members(body, "param "+name.Value, "type!", "default!", "min", "max", "enum", "doc!")
+		f := Field{Name: name.Value, Doc: r.text(m["doc"])}
+		f.Type.Kind = Kind(r.word(m["type"], []string{"int", "float", "bool", "string", "duration"}))
+		f.Min, f.Max = r.limit(m["min"]), r.limit(m["max"])
+		for _, item := range r.words(m["enum"]) {
+			f.Enum = append(f.Enum, r.text(item))
+		}
+		if m["default"] != nil {
+			value, err := ParseScalar(f.Type, m["default"].Value)
+			if err == nil {
+				err = f.CheckBounds(value)
+			}
+			if err != nil {
+				r.problem(m["default"], err.Error(), "")
+			}
+			f.Default = value
+		}
+		params = append(params, f)
+	}
+	return params
+}
+
+func (r *reader) limit(node *yaml.Node) *int64 {
+	if node == nil {
+		return nil
+	}
+	n, err := strconv.ParseInt(node.Value, 10, 64)
+	if err != nil {
+		r.problem(node, fmt.Sprintf("%q is not an int", node.Value), "")
+		return nil
+	}
+	return &n
+}
+
+func (r *reader) aspect(node *yaml.Node, s *Scenario, base *stepScope) *Aspect {
+	m := r.members(node, "aspect", "id!", "title!", "description", "needs", "steps!", "guards", "criteria!")
+	a := &Aspect{ID: r.text(m["id"]), Title: r.text(m["title"]), Description: r.text(m["description"])}
+	if a.ID == "" {
+		return nil
+	}
+	if !scenarioID.MatchString(a.ID) {
+		r.problem(m["id"], fmt.Sprintf("aspect id %q must be lower-case words joined by single hyphens", a.ID), "")
+	}
+	if _, taken := s.Aspect(a.ID); taken {
+		r.problem(m["id"], fmt.Sprintf("aspect %s is defined twice", a.ID), "")
+	}
+	scope := base.clone()
+	for _, need := range r.words(m["needs"]) {
+		id := r.text(need)
+		_, ok := s.Aspect(id)
+		if !ok {
+			r.problem(need, fmt.Sprintf("needs: no earlier aspect %s", id), Suggest(id, s.AspectIDs()))
+			continue
+		}
+		a.Needs = append(a.Needs, id)
+		for _, stage := range s.Stages([]string{id}) {
+			scope.add(stage.Aspect.Steps)
+		}
+	}
+	a.Steps = r.stepList(m["steps"], scope, "aspect "+a.ID)
+	seen := map[string]bool{}
+	a.Guards = r.checkList(m["guards"], scope, seen)
+	a.Criteria = r.checkList(m["criteria"], scope, seen)
+	if m["criteria"] != nil && len(a.Criteria) == 0 {
+		r.problem(m["criteria"], "an aspect needs at least one criterion", "a run that judges nothing proves nothing")
+	}
+	return a
+}
+
+// stepScope resolves references at one place in the file: params, run, and the
+// steps that ran before.
+type stepScope struct {
+	reader  *reader
+	visible map[string]*Step
+	self    *Type // outputs of the step whose `until` is read
+}
+
+func (sc *stepScope) clone() *stepScope {
+	out := &stepScope{reader: sc.reader, visible: map[string]*Step{}}
+	for id, step := range sc.visible {
+		out.visible[id] = step
+	}
+	return out
+}
+
+func (sc *stepScope) add(steps []*Step) {
+	for _, step := range steps {
+		sc.visible[step.ID] = step
+	}
+}
+
+// RunType is the type of the root "run".
+var RunType = Type{Kind: KindObject, Fields: []Field{
+	{Name: "id", Type: Type{Kind: KindString}, Doc: "the run's id"},
+	{Name: "seed", Type: Type{Kind: KindInt}, Doc: "the run's seed"},
+}}
+
+// RootType implements Scope.
+func (sc *stepScope) RootType(name string) (Type, error) {
+	if sc.self != nil {
+		if f, ok := sc.self.Field(name); ok {
+			return f.Type, nil
+		}
+	}
+	switch name {
+	case "params":
+		return sc.reader.params, nil
+	case "run":
+		return RunType, nil
+	}
+	if step, ok := sc.visible[name]; ok {
+		return step.Verb.Outputs, nil
+	}
+	if home, ok := sc.reader.homes[name]; ok {
+		return Type{}, fmt.Errorf("step %s belongs to %s and has not run here: add it to needs, or move it", name, home)
+	}
+	known := []string{"params", "run"}
+	for id := range sc.visible {
+		known = append(known, id)
+	}
+	if sc.self != nil {
+		known = append(known, sc.self.Names()...)
+	}
+	return Type{}, &hinted{"nothing here is called " + name, Suggest(name, sortedWords(known))}
+}
+
+func sortedWords(words []string) []string {
+	for i := 1; i < len(words); i++ {
+		for j := i; j > 0 && words[j] < words[j-1]; j-- {
+			words[j], words[j-1] = words[j-1], words[j]
+		}
+	}
+	return words
+}
+
+func (r *reader) stepList(node *yaml.Node, scope *stepScope, home string) []*Step {
+	var steps []*Step
+	for _, item := range r.words(node) {
+		step := r.step(item, scope)
+		if step == nil {
+			continue
+		}
+		if _, taken := r.steps[step.ID]; taken {
+			r.problem(item, fmt.Sprintf("step id %s is used twice in this file", step.ID), "")
+		}
+		r.steps[step.ID], r.homes[step.ID] = step, home
+		scope.visible[step.ID] = step
+		steps = append(steps, step)
+	}
+	return steps
+}
+
+func (r *reader) step(node *yaml.Node, scope *stepScope) *Step {
+	m := r.members(node, "step", "id!", "title", "use!", "with", "until", "timeout")
+	s := &Step{ID: r.text(m["id"]), Title: r.text(m["title"]), Use: r.text(m["use"]), Timeout: r.duration(m["timeout"], stepTimeoutDefault),
+		With: map[string]*Template{}, Line: node.Line}
+	if s.ID == "" || s.Use == "" {
+		return nil
+	}
+	if !stepID.MatchString(s.ID) || s.ID == "params" || s.ID == "run" {
+		r.problem(m["id"], fmt.Sprintf("step id %q must be lower-case letters, digits and _, and not params or run", s.ID), "")
+	}
+	signature, ok := r.verbs.Signature(s.Use)
+	if !ok {
+		r.problem(m["use"], fmt.Sprintf("no verb is called %s", s.Use), Suggest(s.Use, r.verbs.Names()))
+		return nil
+	}
+	s.Verb = signature
+	r.inputs(s, m["with"], node, scope)
+	if m["until"] != nil {
+		s.Until = r.until(m["until"], s, scope)
+	}
+	return s
+}
+
+func (r *reader) inputs(s *Step, with, stepNode *yaml.Node, scope *stepScope) {
+	given := map[string]*yaml.Node{}
+	if with != nil {
+		given = r.members(with, "with of "+s.Use, s.Verb.Inputs.Names()...)
+	}
+	for _, f := range s.Verb.Inputs.Fields {
+		node, ok := given[f.Name]
+		if !ok {
+			if f.Required {
+				r.problem(stepNode, fmt.Sprintf("%s needs %s (%s)", s.Use, f.Name, f.Type), f.Doc)
+			}
+			continue
+		}
+		t := r.templateOf(node, f.Type, scope)
+		if t == nil {
+			continue
+		}
+		s.With[f.Name] = t
+		if f.Type.Kind == KindStep {
+			if _, visible := scope.visible[node.Value]; !visible {
+				r.problem(node, fmt.Sprintf("%s is not an earlier step", node.Value), "")
+			}
+			continue
+		}
+		if value, constant := t.constant(); constant {
+			if err := f.CheckBounds(value); err != nil {
+				r.problem(node, fmt.Sprintf("%s: %v", f.Name, err), "")
+			}
+		}
+	}
+}
+
+// constant returns the value of a template without expressions.
+func (t *Template) constant() (any, bool) {
+	if t.isList || len(t.parts) != 1 {
+		return nil, false
+	}
+	l, ok := t.parts[0].(literal)
+	return l.value, ok
+}
+
+// ops are the operators by what they need.
+var ops = []string{"==", "!=", "<", "<=", ">", ">=", "contains", "excludes"}
+
+func (r *reader) until(node *yaml.Node, s *Step, scope *stepScope) *Until {
+	m := r.members(node, "until", "path!", "op!", "value!", "every", "within", "stable")
+	if !s.Verb.Pollable {
+		r.problem(node, fmt.Sprintf("%s cannot be polled: repeating it would do the change again", s.Use), "poll with a read-only step after it")
+	}
+	inner := scope.clone()
+	inner.self = &s.Verb.Outputs
+	u := &Until{Every: r.duration(m["every"], untilEveryDefault), Within: r.duration(m["within"], untilWithinDefault), Stable: r.count(m["stable"], 1)}
+	if u.Within >= s.Timeout {
+		r.problem(node, fmt.Sprintf("within %s is not below the step's timeout %s", u.Within, s.Timeout), "raise timeout")
+	}
+	u.Path, u.Op, u.Value = r.comparison(m["path"], m["op"], m["value"], inner)
+	return u
+}
+
+// comparison reads metric, operator and expected value, and checks that they fit.
+func (r *reader) comparison(metric, op, value *yaml.Node, scope *stepScope) (*Template, string, *Template) {
+	operator := r.word(op, ops)
+	if metric == nil || value == nil || op == nil {
+		return nil, operator, nil
+	}
+	m, typ := r.expressionOf(metric, scope)
+	if m == nil {
+		return nil, operator, nil
+	}
+	want := typ
+	switch operator {
+	case "<", "<=", ">", ">=":
+		if typ.Kind != KindInt && typ.Kind != KindFloat && typ.Kind != KindDuration {
+			r.problem(op, fmt.Sprintf("%s compares numbers, and %s is %s", operator, metric.Value, typ), "")
+		}
+	case "contains", "excludes":
+		if typ.Kind != KindList {
+			r.problem(op, fmt.Sprintf("%s needs a list, and %s is %s", operator, metric.Value, typ), "")
+			return m, operator, nil
+		}
+		want = *typ.Elem
+	}
+	return m, operator, r.templateOf(value, want, scope)
+}
+
+func (r *reader) checkList(node *yaml.Node, scope *stepScope, seen map[string]bool) []*Check {
+	var checks []*Check
+	for _, item := range r.words(node) {
+		m := r.members(item, "check", "id!", "title!", "metric!", "op!", "value!", "detail")
+		c := &Check{ID: r.text(m["id"]), Title: r.text(m["title"]), Line: item.Line}
+		if c.ID != "" && !stepID.MatchString(c.ID) {
+			r.problem(m["id"], fmt.Sprintf("check id %q must be lower-case letters, digits and _", c.ID), "")
+		}
+		if seen[c.ID] {
+			r.problem(item, fmt.Sprintf("check id %s is used twice in this aspect", c.ID), "")
+		}
+		seen[c.ID] = true
+		c.Metric, c.Op, c.Value = r.comparison(m["metric"], m["op"], m["value"], scope)
+		if m["detail"] != nil {
+			c.Detail = r.templateOf(m["detail"], Type{Kind: KindString}, scope)
+		}
+		checks = append(checks, c)
+	}
+	return checks
+}

@@ -56,7 +56,7 @@ type follower struct {
 
 // NewLeader begins a leader epoch on a log that ends at logEnd, of which counted
 // counts, with the high watermark known from before. Followers of the ISR get
-// lagMax to show up.
+// lagMax to show up; others count for nothing until they have caught up.
 func NewLeader(self model.NodeID, lagMax time.Duration, a Assignment, logEnd, counted, watermark model.Offset, now time.Time) *Leader {
 	l := &Leader{
 		self: self, lagMax: lagMax, assigned: a,
@@ -92,9 +92,16 @@ func (l *Leader) meetFollowers(now time.Time) {
 		}
 	}
 	for _, id := range l.assigned.Replicas {
-		if id != l.self && l.followers[id] == nil {
-			l.followers[id] = &follower{caughtUpAt: now}
+		if id == l.self || l.followers[id] != nil {
+			continue
 		}
+		f := &follower{}
+		if model.HasNode(l.assigned.ISR, id) {
+			f.caughtUpAt = now
+		}
+		// One outside the ISR has kept up with nothing yet: a new copy that starts
+		// at zero must not hold the high watermark back.
+		l.followers[id] = f
 	}
 }
 
@@ -125,7 +132,11 @@ func (l *Leader) Fetched(node model.NodeID, epoch model.NodeEpoch, end model.Off
 		return false
 	}
 	if epoch > f.epoch {
-		*f = follower{epoch: epoch, caughtUpAt: f.caughtUpAt}
+		again := follower{epoch: epoch}
+		if model.HasNode(l.assigned.ISR, node) {
+			again.caughtUpAt = f.caughtUpAt
+		}
+		*f = again
 	}
 	f.end = max(f.end, min(end, l.logEnd))
 	switch {

@@ -30,13 +30,30 @@ type ReplicaProgress struct {
 type Limits struct {
 	MovesPerNode int // moves that touch one node, as source or target; 0 means DefaultMovesPerNode
 	MovesTotal   int // 0 means DefaultMovesTotal
+	// TargetGrace is how long an operation that waits for nothing else waits for
+	// a fenced target before it gives the move up; 0 means DefaultTargetGrace.
+	TargetGrace time.Duration
 }
 
 // The default limits.
 const (
 	DefaultMovesPerNode = 10
 	DefaultMovesTotal   = 50
+	DefaultTargetGrace  = 30 * time.Second
 )
+
+func (l Limits) withDefaults() Limits {
+	if l.MovesPerNode <= 0 {
+		l.MovesPerNode = DefaultMovesPerNode
+	}
+	if l.MovesTotal <= 0 {
+		l.MovesTotal = DefaultMovesTotal
+	}
+	if l.TargetGrace <= 0 {
+		l.TargetGrace = DefaultTargetGrace
+	}
+	return l
+}
 
 // Finding is a finding of a preflight, as a plan has them.
 type Finding = placement.Finding
@@ -44,22 +61,6 @@ type Finding = placement.Finding
 // Blocker is a finding that keeps a node from being removed or promoted; its
 // severity is always error.
 type Blocker = placement.Finding
-
-// Certificate counts what a node still has. It is taken from one image.
-type Certificate struct {
-	Node     model.NodeID
-	Revision model.Revision // of the image it was taken from
-	Leaders  int            // partitions it leads
-	Replicas int            // replicas it holds, those being added included
-	Movable  int            // of Replicas, those that have another home
-	Moves    int            // unfinished moves that touch it
-	Retiring int            // copies it left and has not confirmed to have given up
-	// Drained: no leader, no unfinished move, nothing retiring, and no replica
-	// that has another home.
-	Drained bool
-	// Empty: Drained and no replica at all. What a removal needs.
-	Empty bool
-}
 
 // QuorumView is what the controller knows about the metadata quorum. The zero
 // value knows nothing, and nothing is safe under it.

@@ -1,6 +1,9 @@
 package placement
 
 import (
+	"math"
+	"slices"
+
 	"github.com/ister-mq/ister/broker/internal/metadata"
 	"github.com/ister-mq/ister/broker/internal/model"
 	"github.com/ister-mq/ister/broker/internal/refusal"
@@ -74,6 +77,17 @@ const (
 	SeverityInfo    Severity = "info"
 )
 
+// Codes that only findings use; errors use the codes of package refusal.
+const (
+	// LeadersOnly: an unload hands leadership away but keeps replicas for want of
+	// another home.
+	LeadersOnly refusal.Reason = "LEADERS_ONLY"
+	// PlanTruncated: MaxMoves cut the plan short.
+	PlanTruncated refusal.Reason = "PLAN_TRUNCATED"
+	// Uneven: nothing that keeps the goals would even things out any further.
+	Uneven refusal.Reason = "UNEVEN"
+)
+
 // Finding is one thing that a planner or a preflight noticed.
 type Finding struct {
 	Code     refusal.Reason
@@ -83,8 +97,9 @@ type Finding struct {
 	Remedy   string // what to do about it; "" when nothing needs doing
 }
 
-// Balance is how leaders and replicas lie over the active nodes. Moves under way
-// count as done, so that a plan made during an operation does not plan it twice.
+// Balance is how leaders and replicas lie over the active nodes, fenced ones
+// included. Replicas still being added do not count, those about to be removed
+// do; in a plan's After, moves under way and planned count as done.
 type Balance struct {
 	Nodes []NodeBalance // one per active node, ascending by id
 
@@ -107,3 +122,72 @@ type NodeBalance struct {
 
 // Measure returns the present balance by leaders and replicas.
 func Measure(im *metadata.Image) Balance { return MeasureWorld(World{Image: im}) }
+
+// MeasureWorld is Measure with bytes where w.Bytes knows them.
+func MeasureWorld(w World) Balance {
+	t := newTally(w.Image)
+	for _, p := range w.Image.SortedPartitions() {
+		settled := slices.DeleteFunc(slices.Clone(p.Replicas), func(n model.NodeID) bool { return model.HasNode(p.Adding, n) })
+		t.count(p.Leader, settled, w.Bytes[p.ID])
+	}
+	return t.balance()
+}
+
+// tally counts per node.
+type tally struct {
+	nodes []NodeBalance
+	at    map[model.NodeID]int // index into nodes
+}
+
+func newTally(im *metadata.Image) *tally {
+	t := &tally{at: map[model.NodeID]int{}}
+	for i, n := range im.ActiveNodes() {
+		t.nodes = append(t.nodes, NodeBalance{Node: n.ID, Fenced: n.Fenced})
+		t.at[n.ID] = i
+	}
+	return t
+}
+
+func (t *tally) count(leader model.NodeID, replicas []model.NodeID, bytes int64) {
+	if i, ok := t.at[leader]; ok {
+		t.nodes[i].Leaders++
+	}
+	for _, r := range replicas {
+		if i, ok := t.at[r]; ok {
+			t.nodes[i].Replicas++
+			t.nodes[i].Bytes += bytes
+		}
+	}
+}
+
+func (t *tally) balance() Balance {
+	var leaders, replicas, bytes []float64
+	for _, n := range t.nodes {
+		leaders = append(leaders, float64(n.Leaders))
+		replicas = append(replicas, float64(n.Replicas))
+		bytes = append(bytes, float64(n.Bytes))
+	}
+	return Balance{Nodes: t.nodes, LeaderCV: variation(leaders), ReplicaCV: variation(replicas), ByteCV: variation(bytes)}
+}
+
+// variation is the population standard deviation over the mean, nil when the
+// mean is zero or there is nothing to average.
+func variation(counts []float64) *float64 {
+	if len(counts) == 0 {
+		return nil
+	}
+	sum := 0.0
+	for _, c := range counts {
+		sum += c
+	}
+	mean := sum / float64(len(counts))
+	if mean == 0 {
+		return nil
+	}
+	squares := 0.0
+	for _, c := range counts {
+		squares += (c - mean) * (c - mean)
+	}
+	cv := math.Sqrt(squares/float64(len(counts))) / mean
+	return &cv
+}

@@ -33,9 +33,9 @@ type Config struct {
 	// StallTimeout closes a connection that stops in the middle of a request, or
 	// does not read its responses, for that long. Default 60 seconds.
 	StallTimeout time.Duration
-	// AdminTimeoutMax caps the time a client may ask a topic change to wait for,
-	// and the long poll of a fetch. Default 60 seconds.
-	AdminTimeoutMax time.Duration
+	// WaitMax caps the time that a client may ask to wait for: a topic change, an
+	// acknowledgement, or the long poll of a fetch. Default 60 seconds.
+	WaitMax time.Duration
 }
 
 const (
@@ -47,7 +47,7 @@ const (
 	defaultFetchBytesMax       = 55 << 20
 	defaultIdleTimeout         = 10 * time.Minute
 	defaultStallTimeout        = time.Minute
-	defaultAdminTimeoutMax     = time.Minute
+	defaultWaitMax             = time.Minute
 )
 
 // withDefaults fills zero fields.
@@ -63,7 +63,7 @@ func (c Config) withDefaults() Config {
 	orInt(&c.FetchBytesMax, defaultFetchBytesMax)
 	orTime(&c.IdleTimeout, defaultIdleTimeout)
 	orTime(&c.StallTimeout, defaultStallTimeout)
-	orTime(&c.AdminTimeoutMax, defaultAdminTimeoutMax)
+	orTime(&c.WaitMax, defaultWaitMax)
 	return c
 }
 

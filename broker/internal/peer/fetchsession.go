@@ -73,7 +73,8 @@ func (c *FetchClient) exchange(response *FetchResponse) error {
 	if err != nil {
 		return err
 	}
-	if h.sequence != c.sequence {
+	// A session may end before its first request is read, hence with number 0.
+	if h.sequence != c.sequence && h.status != fetchStatusEnd {
 		return fmt.Errorf("%w: answer %d to request %d", errFetchFrame, h.sequence, c.sequence)
 	}
 	// The batches of the answer before were valid until now.

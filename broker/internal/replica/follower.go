@@ -58,14 +58,15 @@ func (r *Replica) FollowerAppend(d FetchData, _ time.Time) (needSync bool, err e
 
 // truncate drops what the leader does not have.
 func (r *Replica) truncate(d FetchData) error {
-	to := replication.TruncateTo(r.log, replication.Divergence{Epoch: d.DivergingEpoch, End: d.DivergingEnd})
-	if to < d.LogStart {
-		return r.restart(d.LogStart)
-	}
-	if to < r.watermark && r.cfg.FlushSync {
+	divergence := replication.Divergence{Epoch: d.DivergingEpoch, End: d.DivergingEnd}
+	to, restart := replication.Repair(r.log, d.LogStart, divergence)
+	if r.cfg.FlushSync && (to < r.watermark && !restart || d.DivergingEnd < r.log.LogStart()) {
 		return refusal.New(refusal.InternalInconsistency, r.id.String(),
-			fmt.Sprintf("the leader of epoch %d would have offsets %d to %d truncated, which were committed", d.LeaderEpoch, to, r.watermark),
+			fmt.Sprintf("the leader of epoch %d shares nothing from offset %d on, but all below %d was committed", d.LeaderEpoch, min(to, d.DivergingEnd), r.watermark),
 			"keep the data directories of all replicas and compare them with `ister admin verify`")
+	}
+	if restart {
+		return r.restart(d.LogStart)
 	}
 	if err := r.log.TruncateTo(to); err != nil {
 		return fmt.Errorf("truncate %s to %d: %w", r.id, to, err)

@@ -58,13 +58,15 @@ func Judge(leader Epochs, end model.Offset, last model.LeaderEpoch) (Verdict, Di
 	return Prefix, Divergence{}
 }
 
-// TruncateTo is the offset to which a follower truncates its own log on a
-// divergence. Where it lacks the named epoch it drops everything later and asks
-// again with an older one, so each round names an older epoch or ends the search
-// (KIP-279). The result is at most the log end; truncating there still forgets
-// epochs that wrote nothing (KAFKA-10706).
-func TruncateTo(own Epochs, d Divergence) model.Offset {
-	to := d.End
+// Repair is what a follower does to its own log on a divergence from a leader
+// whose log starts at leaderStart: truncate to an offset, or (restart) drop
+// everything and start anew at leaderStart, where the two share nothing. Where it
+// lacks the named epoch it drops everything later and asks again with an older
+// one, so each round names an older epoch or ends the search (KIP-279).
+// Truncating at the log end is no no-op: it forgets epochs that wrote nothing
+// (KAFKA-10706).
+func Repair(own Epochs, leaderStart model.Offset, d Divergence) (to model.Offset, restart bool) {
+	to = d.End
 	if d.Epoch != model.NoEpoch {
 		found, end := own.EndOffsetFor(d.Epoch)
 		switch found {
@@ -76,5 +78,8 @@ func TruncateTo(own Epochs, d Divergence) model.Offset {
 			to = end
 		}
 	}
-	return max(min(to, own.LogEnd()), own.LogStart())
+	if to < leaderStart || d.End < own.LogStart() {
+		return leaderStart, true
+	}
+	return max(min(to, own.LogEnd()), own.LogStart()), false
 }

@@ -76,6 +76,18 @@ func (e ReplicaOffline) Describe() (slog.Level, string, []slog.Attr) {
 	return slog.LevelError, "replica went offline", []slog.Attr{partition(e.Partition), slog.String("reason", e.Reason), slog.Any("error", e.Err)}
 }
 
+// ReplicaInconsistent: this copy and its leader's disagree on what is committed;
+// nothing was changed.
+type ReplicaInconsistent struct {
+	Partition model.Partition
+	Err       error
+}
+
+// Describe implements Event.
+func (e ReplicaInconsistent) Describe() (slog.Level, string, []slog.Attr) {
+	return slog.LevelError, "replica disagreed with its leader", []slog.Attr{partition(e.Partition), slog.Any("error", e.Err)}
+}
+
 // ReplicaQuarantined: a directory was set aside, not deleted.
 type ReplicaQuarantined struct {
 	Name   string // directory name as found

@@ -1,0 +1,207 @@
+package dataplane
+
+import (
+	"sync/atomic"
+	"time"
+
+	"github.com/ister-mq/ister/broker/internal/kafka"
+	"github.com/ister-mq/ister/broker/internal/model"
+	"github.com/ister-mq/ister/broker/internal/refusal"
+)
+
+// produceCall is one produce request until its last partition is answered.
+type produceCall struct {
+	request *kafka.ProduceRequest
+	done    func()
+	left    atomic.Int32 // partitions not yet answered, and one for Produce itself
+	started time.Time
+}
+
+// answered counts one answer; the last one calls back.
+func (c *produceCall) answered() {
+	if c.left.Add(-1) == 0 {
+		c.done()
+	}
+}
+
+// waiter is one partition of a produce request that waits for its batch to be
+// committed or durable.
+type waiter struct {
+	call     *produceCall
+	index    int
+	last     model.Offset
+	epoch    model.LeaderEpoch
+	deadline time.Time
+	err      error // set when finished
+}
+
+// waitQueue holds waiters in append order. A waiter whose call is nil timed out.
+type waitQueue struct {
+	items []waiter
+	head  int
+}
+
+func (q *waitQueue) push(w waiter) {
+	if q.head > 64 && q.head*2 > len(q.items) {
+		n := copy(q.items, q.items[q.head:])
+		clear(q.items[n:])
+		q.items, q.head = q.items[:n], 0
+	}
+	q.items = append(q.items, w)
+}
+
+func (q *waitQueue) front() (waiter, bool) {
+	for q.head < len(q.items) && q.items[q.head].call == nil {
+		q.head++
+	}
+	if q.head == len(q.items) {
+		q.items, q.head = q.items[:0], 0
+		return waiter{}, false
+	}
+	return q.items[q.head], true
+}
+
+func (q *waitQueue) pop() {
+	q.items[q.head] = waiter{}
+	q.head++
+}
+
+// expire takes off every waiter whose deadline is past.
+func (q *waitQueue) expire(now time.Time, finished []waiter) []waiter {
+	for i := q.head; i < len(q.items); i++ {
+		if w := &q.items[i]; w.call != nil && now.After(w.deadline) {
+			w.err = refusal.New(refusal.OutcomeUnknown, "", "the batch was appended but not confirmed within the request's timeout", "retry with an idempotent producer, or read back")
+			finished = append(finished, *w)
+			*w = waiter{}
+		}
+	}
+	return finished
+}
+
+// Produce implements kafka.Backend.
+func (p *Plane) Produce(request *kafka.ProduceRequest, done func()) {
+	call := &produceCall{request: request, done: done, started: time.Now()}
+	call.left.Store(int32(len(request.Partitions)) + 1)
+	lease := p.control.LeaseValid()
+	for i := range request.Partitions {
+		if answered := p.produceOne(call, i, lease); answered {
+			p.countProduce(call, request.Results[i].Err)
+			call.answered()
+		}
+	}
+	call.answered()
+}
+
+// produceOne appends one batch. It reports whether the partition is answered;
+// otherwise a waiter will do it.
+func (p *Plane) produceOne(call *produceCall, index int, lease bool) bool {
+	request := call.request
+	part, result := &request.Partitions[index], &request.Results[index]
+	l := p.local(part.ID)
+	if l == nil || p.ctx.Err() != nil {
+		result.Err = errNotLeading(part.ID)
+		return true
+	}
+	if p.disk.full.Load() {
+		result.Err = errDiskFull(part.ID.String())
+		return true
+	}
+	size := len(part.Batch)
+	var buffer [16]waiter
+	finished := buffer[:0]
+
+	l.mu.Lock()
+	if err := l.serving(model.NoEpoch); err != nil {
+		l.mu.Unlock()
+		result.Err = err
+		return true
+	}
+	before := l.replica.HighWatermark()
+	out, err := l.replica.Produce(part.Batch, lease, call.started)
+	if err != nil {
+		l.mu.Unlock()
+		result.Err = l.appendError(err)
+		return true
+	}
+	result.Base, result.LogStart = out.First, out.LogStart
+	if l.replica.HighWatermark() != before {
+		finished = l.advanced(finished)
+	}
+	answered := l.enqueue(waiter{call: call, index: index, last: out.Last, epoch: out.Epoch, deadline: call.started.Add(request.Timeout)})
+	if !out.Duplicate {
+		l.dirty = true
+		for _, f := range l.follows {
+			f.session.mark(f, true)
+		}
+	}
+	sync, log := l.settings.flushSync && !out.Duplicate, l.log
+	l.mu.Unlock()
+
+	if sync {
+		p.flusher.Request(log, out.Last+1, l.flushDone)
+	}
+	if !out.Duplicate {
+		p.metrics.ProduceBytes.Add(float64(size))
+	}
+	p.finish(finished)
+	return answered
+}
+
+// enqueue puts the waiter where its acks level says, and reports whether there is
+// nothing to wait for. Under mu.
+func (l *local) enqueue(w waiter) (answered bool) {
+	switch w.call.request.Acks {
+	case kafka.AcksNone:
+		return true
+	case kafka.AcksLeader:
+		if !l.settings.flushSync || l.log.Durable() > w.last {
+			return true
+		}
+		l.durables.push(w)
+	default:
+		committed, err := l.replica.Committed(w.last, w.epoch)
+		if committed || err != nil {
+			w.call.request.Results[w.index].Err = err
+			return true
+		}
+		l.commits.push(w)
+	}
+	l.waiting.Add(1)
+	return false
+}
+
+// finish answers waiters. Without any lock held, since done may do anything.
+func (p *Plane) finish(finished []waiter) {
+	for i := range finished {
+		w := &finished[i]
+		w.call.request.Results[w.index].Err = w.err
+		p.countProduce(w.call, w.err)
+		w.call.answered()
+	}
+}
+
+func (p *Plane) countProduce(call *produceCall, err error) {
+	switch {
+	case err == nil:
+		p.metrics.ProduceAccepted.Inc()
+		p.metrics.ProduceLatency.Observe(time.Since(call.started).Seconds())
+	case refusal.As(err) != nil:
+		p.metrics.ProduceRefused.Inc()
+	default:
+		p.metrics.ProduceFailed.Inc()
+	}
+}
+
+// expireWaiters answers the produce waiters whose time is over.
+func (p *Plane) expireWaiters(now time.Time) {
+	for _, l := range p.snapshot() {
+		if l.waiting.Load() == 0 {
+			continue
+		}
+		l.mu.Lock()
+		finished := l.durables.expire(now, l.commits.expire(now, nil))
+		l.waiting.Add(-int32(len(finished)))
+		l.mu.Unlock()
+		p.finish(finished)
+	}
+}

@@ -33,7 +33,7 @@ func Heal(w World) (Plan, error) {
 		}
 		if short > 0 {
 			s.find(refusal.NoPlacement, SeverityWarning, "topic "+t.Name.String(),
-				fmt.Sprintf("%s fewer than the desired %s%s", count(short, "partition has", "partitions have"),
+				fmt.Sprintf("%s fewer than the desired %s: %s", count(short, "partition has", "partitions have"),
 					count(t.DesiredReplicas, "replica", "replicas"), s.homesLeft(model.NoNode)),
 				"add or activate a node")
 		}

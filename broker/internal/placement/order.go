@@ -34,7 +34,7 @@ func (s *state) plan(kind metadata.OperationKind, subject string, about model.No
 	}
 	plan := Plan{
 		Kind: kind, Subject: subject, Node: about,
-		Before: MeasureWorld(s.world), After: s.measure(), PlacementRevision: s.image.PlacementRevision,
+		Before: MeasureWorld(s.world), After: s.measure(about), PlacementRevision: s.image.PlacementRevision,
 	}
 	for _, p := range chosen {
 		plan.Moves = append(plan.Moves, p.move())
@@ -266,4 +266,11 @@ func count(n int, one, many string) string {
 		return "1 " + one
 	}
 	return strconv.Itoa(n) + " " + many
+}
+
+func verb(n int, one, many string) string {
+	if n == 1 {
+		return one
+	}
+	return many
 }

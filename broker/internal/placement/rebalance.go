@@ -239,7 +239,7 @@ func (s *state) explainLeftovers() {
 		}
 		if offline > 0 {
 			s.find(refusal.NotInSync, SeverityWarning, "topic "+t.Name.String(),
-				fmt.Sprintf("%s offline and stay where they are", count(offline, "partition is", "partitions are")),
+				fmt.Sprintf("%s offline and not moved", count(offline, "partition is", "partitions are")),
 				"bring back a node that was in sync")
 		}
 		if endangered > 0 {

@@ -18,8 +18,7 @@ type state struct {
 
 	perTopic map[model.TopicID]map[model.NodeID]int // replicas
 
-	findings  []Finding
-	truncated int // moves that MaxMoves cut off
+	findings []Finding
 }
 
 // node is one node's planned load.
@@ -187,11 +186,13 @@ func (s *state) targets() []*node {
 	return slices.DeleteFunc(slices.Clone(s.nodes), func(n *node) bool { return !n.target })
 }
 
-// find returns what sizes are known for the after-image.
-func (s *state) measure() Balance {
+// measure is the balance once everything planned and under way is done; without
+// the node that is being emptied, which is not active by then.
+func (s *state) measure(emptied model.NodeID) Balance {
 	t := newTally(s.image)
 	for _, p := range s.parts {
 		t.count(p.leader, p.replicas, p.bytes)
 	}
+	t.nodes = slices.DeleteFunc(t.nodes, func(n NodeBalance) bool { return n.Node == emptied })
 	return t.balance()
 }

@@ -118,5 +118,5 @@ func (s *state) relocateTo(p *part, to model.NodeID) {
 	if to != model.NoNode {
 		target = object(to)
 	}
-	s.find(why, SeverityError, "partition "+p.label(), fmt.Sprintf("its data cannot move to %s%s", target, s.homesLeft(p.leader)), s.remedy(why))
+	s.find(why, SeverityError, "partition "+p.label(), fmt.Sprintf("its data cannot move to %s: %s", target, s.homesLeft(p.leader)), s.remedy(why))
 }

@@ -104,12 +104,12 @@ func (s *state) explainStays(id model.NodeID) {
 		}
 		if stuck > 0 {
 			s.find(why, SeverityError, object,
-				fmt.Sprintf("%s only node %d in sync and no other home%s", count(stuck, "partition has", "partitions have"), id, s.homesLeft(id)),
+				fmt.Sprintf("%s only node %d in sync and no other home: %s", count(stuck, "partition has", "partitions have"), id, s.homesLeft(id)),
 				s.remedy(why))
 		}
 		if replicas > 0 {
 			s.find(why, SeverityWarning, object,
-				fmt.Sprintf("%s no other home than node %d%s; only leadership leaves", count(replicas, "replica has", "replicas have"), id, s.homesLeft(id)),
+				fmt.Sprintf("%s no other home than node %d: %s; only leadership leaves", count(replicas, "replica has", "replicas have"), id, s.homesLeft(id)),
 				s.remedy(why))
 		}
 		if endangered > 0 {
@@ -168,6 +168,8 @@ func (s *state) obstacle(p *part, id model.NodeID) refusal.Reason {
 	return refusal.NoPlacement
 }
 
+// homesLeft says how many nodes beside id could take replicas, and why they do
+// not take this one.
 func (s *state) homesLeft(id model.NodeID) string {
 	n := 0
 	for _, t := range s.targets() {
@@ -175,7 +177,11 @@ func (s *state) homesLeft(id model.NodeID) string {
 			n++
 		}
 	}
-	return fmt.Sprintf(" (%s can take replicas)", count(n, "other node", "other nodes"))
+	if n == 0 {
+		return "no other node can take replicas now"
+	}
+	return fmt.Sprintf("%s, which %s a replica already or %s ruled out by racks or disk",
+		count(n, "other node can take replicas", "other nodes can take replicas"), verb(n, "holds", "hold"), verb(n, "is", "are"))
 }
 
 func (s *state) remedy(why refusal.Reason) string {

@@ -21,7 +21,7 @@ type step struct {
 type wait struct {
 	reason  refusal.Reason
 	message string
-	// dead is set when the move waits for a fenced target.
+	// dead is set when the move waits for a fenced node for a bounded time.
 	dead bool
 }
 
@@ -34,7 +34,7 @@ type mover struct {
 	image *metadata.Image
 	slots *slots
 	op    *metadata.Operation
-	// giveUp: fenced targets have been waited for long enough.
+	// giveUp: fenced nodes have been waited for long enough.
 	giveUp bool
 }
 
@@ -111,6 +111,12 @@ func (v *mover) start(m *metadata.Move, p *metadata.Partition) step {
 		return waiting(refusal.NotEnoughReplicas, "%s: no replica in sync is alive to copy from", name)
 	}
 	if v.endangers(m, p) {
+		if v.op.Kind == metadata.OpUnload && p.Leader == v.op.Node {
+			// The data waits; leadership need not.
+			if elections, _ := handAway(v.image, v.op.Node, p); len(elections) > 0 {
+				return step{command: &metadata.ElectLeaders{Elections: elections}}
+			}
+		}
 		return waiting(refusal.NotEnoughReplicas, "%s: at min ISR with replicas out of sync, so it is not moved", name)
 	}
 	if !v.slots.take(adding, p.Leader) {
@@ -137,14 +143,10 @@ func (v *mover) endangers(m *metadata.Move, p *metadata.Partition) bool {
 func (v *mover) switchOver(m *metadata.Move, p *metadata.Partition) step {
 	name := partitionName(v.image, p.ID)
 	for _, id := range p.Adding {
-		n := v.image.Nodes[id]
-		if n == nil || !mayTakeOver(n.State) {
-			if canRevert(p) {
-				return v.advance(m, metadata.MoveFailed, refusal.NoPlacement)
-			}
-			return waiting(refusal.NotInSync, "%s: node %d is to hold it and is on its way out, and no other replica is in sync", name, id)
-		}
-		if n.Fenced {
+		switch n := v.image.Nodes[id]; {
+		case (n == nil || !mayTakeOver(n.State)) && keepsMinISR(v.image, p):
+			return v.advance(m, metadata.MoveFailed, refusal.NoPlacement)
+		case n == nil || n.Fenced:
 			return v.unreachable(m, p, id)
 		}
 	}
@@ -189,16 +191,39 @@ func canRevert(p *metadata.Partition) bool {
 	return false
 }
 
-// revert takes a cancelled move back, or forward when only the new replicas have
-// every committed record.
+// keepsMinISR reports whether going back leaves the ISR at min ISR or as large as
+// it is.
+func keepsMinISR(im *metadata.Image, p *metadata.Partition) bool {
+	staying := 0
+	for _, id := range p.ISR {
+		if !model.HasNode(p.Adding, id) {
+			staying++
+		}
+	}
+	return staying > 0 && (staying >= im.MinISR(p) || staying == len(p.ISR))
+}
+
+// revert takes a cancelled move back, or forward when going back would lose
+// records or stop commits. When both would stop commits, since a replica that the
+// move keeps is dead, it waits for that one as long as for a dead target, and
+// then goes back: that is where the partition would be without the move, and a
+// cancel that never ends would keep the partition from being moved off the dead
+// node.
 func (v *mover) revert(m *metadata.Move, p *metadata.Partition) step {
+	name := partitionName(v.image, p.ID)
 	switch {
-	case canRevert(p):
+	case keepsMinISR(v.image, p):
 		return v.advance(m, metadata.MoveCancelled, "")
 	case switchable(v.image, p):
 		return v.advance(m, metadata.MoveSwitched, refusal.OperationPastCancel)
+	case !canRevert(p):
+		return waiting(refusal.NotInSync, "%s: neither the old nor the new replicas are in sync", name)
+	case v.giveUp:
+		return v.advance(m, metadata.MoveCancelled, refusal.NotEnoughReplicas)
 	}
-	return waiting(refusal.NotInSync, "%s: neither the old nor the new replicas are in sync", partitionName(v.image, p.ID))
+	s := waiting(refusal.NotEnoughReplicas, "%s: going back would leave fewer than min ISR in sync", name)
+	s.wait.dead = true
+	return s
 }
 
 // finish makes the wanted leader lead and ends a move whose removed nodes have

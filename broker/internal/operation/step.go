@@ -35,8 +35,7 @@ func drives(k metadata.OperationKind) bool {
 func stepOperation(im *metadata.Image, o *metadata.Operation, s *slots, obs Observations, limits Limits) []metadata.Command {
 	v := &mover{
 		image: im, slots: s, op: o,
-		giveUp: o.State == metadata.OpBlocked && o.Reason == string(refusal.NodeUnreachable) &&
-			obs.Now.Sub(o.UpdatedAt) >= limits.TargetGrace,
+		giveUp: waitsForDead(o) && obs.Now.Sub(o.UpdatedAt) >= limits.TargetGrace,
 	}
 	var out []metadata.Command
 	var waits []*wait
@@ -60,6 +59,13 @@ func stepOperation(im *metadata.Image, o *metadata.Operation, s *slots, obs Obse
 		return append(out, settle(o, blockedBy(waits))...)
 	}
 	return append(out, settle(o, nil)...)
+}
+
+// waitsForDead reports whether the record of an operation says that all it waits
+// for is a fenced node.
+func waitsForDead(o *metadata.Operation) bool {
+	return o.State == metadata.OpBlocked && o.Reason == string(refusal.NodeUnreachable) ||
+		o.State == metadata.OpCancelling && o.Reason == string(refusal.NotEnoughReplicas)
 }
 
 // blockedBy picks the wait to show for an operation of which every unfinished
@@ -104,7 +110,11 @@ func unlessRecorded(o *metadata.Operation, f *metadata.FinishOperation) []metada
 func finish(im *metadata.Image, o *metadata.Operation) []metadata.Command {
 	switch {
 	case o.State == metadata.OpCancelling:
-		return end(o, metadata.OpCancelled, "", o.Message)
+		message := o.Message // who cancelled, unless it had to wait since
+		if o.Reason != "" {
+			message = "cancelled"
+		}
+		return end(o, metadata.OpCancelled, "", message)
 	case o.Kind == metadata.OpUnload && im.Nodes[o.Node] != nil:
 		return finishUnload(im, o)
 	}
@@ -141,14 +151,15 @@ func finishUnload(im *metadata.Image, o *metadata.Operation) []metadata.Command 
 	failed, reason := failures(o)
 	switch {
 	case c.Leaders > 0:
-		elections, stuck := handAway(im, o.Node)
+		elections, stuck := handAway(im, o.Node, im.SortedPartitions()...)
 		if len(elections) > 0 {
 			return append([]metadata.Command{&metadata.ElectLeaders{Elections: elections}}, settle(o, nil)...)
 		}
-		return settle(o, &wait{
-			reason:  refusal.NoPlacement,
-			message: fmt.Sprintf("%s: only node %d is in sync and may lead", partitionName(im, stuck), o.Node),
-		})
+		reason := refusal.NotEnoughReplicas
+		if p := im.Partition(stuck); p != nil && len(p.Replicas) == 1 {
+			reason = refusal.NoPlacement
+		}
+		return settle(o, &wait{reason: reason, message: fmt.Sprintf("%s: only node %d is in sync and may lead", partitionName(im, stuck), o.Node)})
 	case c.LastCopy > 0:
 		return settle(o, &wait{
 			reason:  refusal.NotEnoughReplicas,
@@ -170,12 +181,11 @@ func finishUnload(im *metadata.Image, o *metadata.Operation) []metadata.Command 
 	return settle(o, nil) // other operations' moves, or copies being given up
 }
 
-// handAway lists the elections that take leadership from a node, and, when none
-// is possible, a partition that is stuck there.
-func handAway(im *metadata.Image, node model.NodeID) (elections []metadata.Election, stuck model.Partition) {
+// handAway lists the elections that take leadership of these partitions from a
+// node, and, when one is not possible, a partition that is stuck there.
+func handAway(im *metadata.Image, node model.NodeID, partitions ...*metadata.Partition) (elections []metadata.Election, stuck model.Partition) {
 	leaders := map[model.NodeID]int{}
-	partitions := im.SortedPartitions()
-	for _, p := range partitions {
+	for _, p := range im.SortedPartitions() {
 		leaders[p.Leader]++
 	}
 	for _, p := range partitions {

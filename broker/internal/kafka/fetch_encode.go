@@ -2,7 +2,6 @@ package kafka
 
 import (
 	"github.com/twmb/franz-go/pkg/kerr"
-
 )
 
 // Versions of Fetch that change the answer.
@@ -107,4 +106,3 @@ func appendPartitionTags(b []byte, d *Divergence, hint *leaderHint) []byte {
 	b = appendInt64(b, int64(d.End))
 	return append(b, 0)
 }
-

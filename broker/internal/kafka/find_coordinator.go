@@ -8,12 +8,13 @@ import (
 )
 
 // findCoordinator refuses: there are neither consumer groups nor transactions.
-// The API is served so that clients learn it by an error with words.
+// The API is served so that clients learn it by an error with words: a retriable
+// one for groups, which are to come, and a final one for transactions.
 func findCoordinator(_ context.Context, _ *listener, req *kmsg.FindCoordinatorRequest, resp *kmsg.FindCoordinatorResponse) {
 	code := kerr.CoordinatorNotAvailable.Code
 	message := "consumer groups are not served by this version; assign partitions in the client"
 	if req.CoordinatorType == coordinatorTransaction {
-		message = noTransactions
+		code, message = kerr.TransactionalIDAuthorizationFailed.Code, noTransactions
 	}
 	if req.CoordinatorType < coordinatorGroup || req.CoordinatorType > coordinatorTransaction {
 		code, message = kerr.InvalidRequest.Code, "the coordinator type is not known"

@@ -12,8 +12,9 @@ import (
 // operations. Step reads no clock: Now is the present.
 type Observations struct {
 	Now time.Time
-	// Progress is the latest report per partition and replica. It only words
-	// reasons and estimates; decisions are taken from the image.
+	// Progress is the latest report per partition and replica, for whoever shows
+	// an operation. Step does not look at it: it decides on the image alone, where
+	// a replica in the ISR is one that the leader saw caught up.
 	Progress map[model.Partition]map[model.NodeID]ReplicaProgress
 	Limits   Limits
 }

@@ -166,11 +166,12 @@ func finishUnload(im *metadata.Image, o *metadata.Operation) []metadata.Command 
 			message: fmt.Sprintf("node %d holds the only in-sync copy of a partition and does not answer", o.Node),
 		})
 	case c.Movable > 0:
+		detail := fmt.Sprintf("%d moves failed", failed)
 		if failed == 0 {
-			reason = string(refusal.NodeNotDrained)
+			reason, detail = string(refusal.NodeNotDrained), "the cluster changed meanwhile"
 		}
 		return end(o, metadata.OpFailed, reason,
-			fmt.Sprintf("node %d still holds replicas that have another home (%d moves failed); unload it again", o.Node, failed))
+			fmt.Sprintf("node %d still holds replicas that have another home (%s); unload it again", o.Node, detail))
 	case c.Drained:
 		message := fmt.Sprintf("node %d leads nothing and holds nothing", o.Node)
 		if c.Replicas > 0 {

@@ -8,6 +8,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -64,19 +65,27 @@ func newForwarder(backend Backend, local http.Handler, wait time.Duration) *forw
 	return f
 }
 
+// passage is one request on its way, kept in its context.
+type passage struct {
+	body []byte // sent whole by every attempt
+	// serveHere: this node turned out to be the controller.
+	serveHere bool
+	// redirected: the node answered that it is not the controller, and did nothing.
+	redirected bool
+}
+
+type passageKey struct{}
+
+func passageOf(ctx context.Context) *passage {
+	p, ok := ctx.Value(passageKey{}).(*passage)
+	if !ok {
+		return &passage{} // a call that does not go through the forwarder
+	}
+	return p
+}
+
 // ServeHTTP implements http.Handler.
 func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	self, _ := f.backend.Self()
-	controller, known := f.backend.Controller()
-	if known && controller == self && self != model.NoNode {
-		f.local.ServeHTTP(w, r)
-		return
-	}
-	if r.Header.Get(forwardedHeader) != "" {
-		w.Header().Set(notControllerHeader, controller.String())
-		f.refuse(w, r, notController(controller))
-		return
-	}
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxRequestBytes))
 	if err != nil {
 		var tooLarge *http.MaxBytesError
@@ -86,18 +95,87 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, r, err)
 		return
 	}
-	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
-	r = r.WithContext(context.WithValue(r.Context(), bodyKey{}, body))
-	f.proxy.ServeHTTP(w, r)
+	p := &passage{body: body}
+	r = r.WithContext(context.WithValue(r.Context(), passageKey{}, p))
+	r.ContentLength = int64(len(body))
+	second := r.Header.Get(forwardedHeader) != ""
+	for started := time.Now(); ; {
+		r.Body = bodyOf(r)
+		switch {
+		case f.isController():
+			if f.serve(w, r, p, second || time.Since(started) > f.wait) {
+				return
+			}
+			if look(r.Context()) != nil {
+				return // the caller is gone
+			}
+		case second:
+			controller, _ := f.backend.Controller()
+			w.Header().Set(notControllerHeader, controller.String())
+			f.refuse(w, r, notController(controller))
+			return
+		default:
+			f.proxy.ServeHTTP(w, r)
+			if !p.serveHere {
+				return
+			}
+			p.serveHere = false
+		}
+	}
 }
 
-// bodyKey holds the body of a request in its context, so that every attempt can
-// send it whole.
-type bodyKey struct{}
+func (f *forwarder) isController() bool {
+	self, _ := f.backend.Self()
+	controller, known := f.backend.Controller()
+	return known && controller == self && self != model.NoNode
+}
+
+// serve lets this node answer. An answer that says that it is not the controller
+// any more, as after it removed itself from that role, is dropped and false
+// returned, unless it is the last word.
+func (f *forwarder) serve(w http.ResponseWriter, r *http.Request, p *passage, last bool) bool {
+	p.redirected = false
+	answer := &bufferedAnswer{header: make(http.Header), status: http.StatusOK}
+	f.local.ServeHTTP(answer, r)
+	if p.redirected {
+		if !last {
+			return false
+		}
+		controller, _ := f.backend.Controller()
+		answer.header.Set(notControllerHeader, controller.String())
+	}
+	answer.copyTo(w)
+	return true
+}
+
+// bufferedAnswer holds an answer until it is known to be one.
+type bufferedAnswer struct {
+	header http.Header
+	status int
+	body   bytes.Buffer
+}
+
+func (a *bufferedAnswer) Header() http.Header         { return a.header }
+func (a *bufferedAnswer) WriteHeader(status int)      { a.status = status }
+func (a *bufferedAnswer) Write(b []byte) (int, error) { return a.body.Write(b) }
+
+func (a *bufferedAnswer) copyTo(w http.ResponseWriter) {
+	for name, values := range a.header {
+		if !strings.HasPrefix(name, http.TrailerPrefix) {
+			w.Header()[name] = values
+		}
+	}
+	w.WriteHeader(a.status)
+	_, _ = w.Write(a.body.Bytes()) // the caller is gone if this fails
+	for name, values := range a.header {
+		if strings.HasPrefix(name, http.TrailerPrefix) { // set after the body
+			w.Header()[name] = values
+		}
+	}
+}
 
 func bodyOf(r *http.Request) io.ReadCloser {
-	body, _ := r.Context().Value(bodyKey{}).([]byte)
-	return io.NopCloser(bytes.NewReader(body))
+	return io.NopCloser(bytes.NewReader(passageOf(r.Context()).body))
 }
 
 func (f *forwarder) rewrite(p *httputil.ProxyRequest) {
@@ -140,7 +218,7 @@ func (f *forwarder) RoundTrip(request *http.Request) (*http.Response, error) {
 func (f *forwarder) await(ctx context.Context, started time.Time) (model.NodeID, string, error) {
 	for {
 		controller, known := f.backend.Controller()
-		if self, _ := f.backend.Self(); known && controller == self {
+		if f.isController() {
 			return 0, "", errServeHere
 		}
 		if known {
@@ -200,8 +278,7 @@ func (b cancelBody) Close() error {
 // failed answers a request that could not be sent on.
 func (f *forwarder) failed(w http.ResponseWriter, r *http.Request, err error) {
 	if errors.Is(err, errServeHere) {
-		r.Body = bodyOf(r)
-		f.local.ServeHTTP(w, r)
+		passageOf(r.Context()).serveHere = true
 		return
 	}
 	f.refuse(w, r, err)

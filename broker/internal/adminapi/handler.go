@@ -146,6 +146,7 @@ func (s *service) intercept(next connect.UnaryFunc) connect.UnaryFunc {
 		s.audit(ctx, request, actor, err)
 		if err != nil {
 			controller, _ := s.backend.Controller()
+			passageOf(ctx).redirected = refusal.Is(err, refusal.NotController)
 			return nil, connectError(err, controller)
 		}
 		return response, nil

@@ -1,6 +1,7 @@
 package placement
 
 import (
+	"github.com/ister-mq/ister/broker/internal/metadata"
 	"github.com/ister-mq/ister/broker/internal/model"
 	"github.com/ister-mq/ister/broker/internal/refusal"
 )
@@ -66,7 +67,7 @@ func (s *state) mayLead(p *part, n model.NodeID, fallback bool) bool {
 	if sn == nil || sn.Fenced || !p.on(n) || !model.HasNode(p.insync, n) {
 		return false
 	}
-	return sn.target || fallback && sn.State == "cordoned"
+	return sn.target || fallback && sn.State == metadata.NodeCordoned
 }
 
 // movable reports whether p can change at all: nobody else changes it, there is

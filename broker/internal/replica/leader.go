@@ -266,14 +266,28 @@ func (r *Replica) LatestOffset() (model.Offset, error) {
 	return latest, nil
 }
 
-// DeleteTo advances the leader's log start, at most to the high watermark.
-// Followers take it over from their fetches.
+// DeleteTo advances the leader's log start, at most to the high watermark, and
+// back to the start of a batch: a follower that starts anew at the log start is
+// given whole batches. Followers take it over from their fetches.
 func (r *Replica) DeleteTo(off model.Offset) error {
 	if r.role != RoleLeader {
 		return notLeader(r.id, r.Leader())
 	}
 	if off = min(off, r.leader.HighWatermark()); off <= r.log.LogStart() {
 		return nil
+	}
+	if off < r.log.LogEnd() {
+		batch, err := r.log.Read(off, 1, r.log.LogEnd(), true)
+		if err != nil {
+			return fmt.Errorf("find the batch at %d of %s: %w", off, r.id, err)
+		}
+		header, _, err := record.Parse(batch)
+		if err != nil {
+			return fmt.Errorf("find the batch at %d of %s: %w", off, r.id, err)
+		}
+		if off = header.BaseOffset; off <= r.log.LogStart() {
+			return nil
+		}
 	}
 	return r.log.DeleteTo(off)
 }

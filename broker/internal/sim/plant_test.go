@@ -1,0 +1,25 @@
+//go:build plant_ack_early || plant_hw_below_min_isr || plant_remove_early || plant_stale_epoch_ack
+
+package sim
+
+import "testing"
+
+// planted: one of the planted bugs is compiled in.
+const planted = true
+
+// plantSeeds is within how many seeds a planted bug must be caught.
+const plantSeeds = 100
+
+// TestPlantedBugIsCaught demands that the simulator fails. It is built once for
+// each tag by `make plants`.
+func TestPlantedBugIsCaught(t *testing.T) {
+	ran := 0
+	for r := range runAll(1, plantSeeds, Config{}) {
+		ran++
+		if r.Violation != nil {
+			t.Logf("caught by seed %d, %d seeds: %v", r.Seed, ran, r.Violation)
+			return
+		}
+	}
+	t.Fatalf("%d seeds did not catch the planted bug", ran)
+}

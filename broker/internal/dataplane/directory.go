@@ -201,6 +201,10 @@ func (p *Plane) closeLogs() error {
 	if !clean {
 		return nil // the next start recovers
 	}
+	return p.leaveMarker()
+}
+
+func (p *Plane) leaveMarker() error {
 	if err := vfs.WriteFile(p.cfg.FS, p.cleanMarker(), []byte("clean\n"), true); err != nil {
 		return fmt.Errorf("write clean marker: %w", err)
 	}

@@ -39,7 +39,8 @@
 //	session.go      the leader's side of replication
 //	throttle.go     the bound on copies outside the ISR
 //	isr.go          ISR proposals, and handing over what cannot be led
-//	housekeeping.go timeouts, interval flushes, disk space, retention, the report
+//	housekeeping.go timeouts, interval flushes, disk space, retention
+//	report.go       what this node can say about its data
 //	checkpoint.go   high watermarks on disk
 //	view.go         the rest of kafka.Backend
 package dataplane

@@ -11,6 +11,7 @@ import (
 	"github.com/ister-mq/ister/broker/internal/peer"
 	"github.com/ister-mq/ister/broker/internal/refusal"
 	"github.com/ister-mq/ister/broker/internal/replica"
+	"github.com/ister-mq/ister/broker/internal/segment"
 	"github.com/ister-mq/ister/broker/internal/telemetry"
 )
 
@@ -275,38 +276,38 @@ func (f *fetcher) fetch(client *peer.FetchClient) error {
 }
 
 // position is what the leader is told of one partition; false while there is
-// nothing to ask. A log that must be synced first comes back by itself.
-func (f *fetcher) position(m *member) (peer.FetchPosition, bool) {
+// nothing to ask. A log that has to be synced first comes back by itself.
+func (f *fetcher) position(m *member) (position peer.FetchPosition, ok bool) {
 	l := m.local
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	if l.dropped || l.offline != nil {
-		return peer.FetchPosition{}, false
+		l.mu.Unlock()
+		return position, false
 	}
 	from, ok := l.replica.FetchPosition()
+	unsynced := !ok && l.replica.Role() == replica.RoleFollower && l.replica.NeedsSync()
+	start, end, log := l.replica.LogStart(), l.replica.LogEnd(), l.log
+	l.mu.Unlock()
+	if unsynced {
+		f.syncThenQueue(m, log, end)
+	}
 	if !ok {
-		if l.replica.Role() == replica.RoleFollower && l.replica.NeedsSync() {
-			f.syncThenQueue(m)
-		}
-		return peer.FetchPosition{}, false
+		return position, false
 	}
 	m.asked = from
 	return peer.FetchPosition{
 		Partition: l.id, LeaderEpoch: from.LeaderEpoch, LastFetchedEpoch: from.LastFetchedEpoch,
-		Offset: from.Offset, LogStart: l.replica.LogStart(), MaxBytes: fetchPartitionBytes,
+		Offset: from.Offset, LogStart: start, MaxBytes: fetchPartitionBytes,
 	}, true
 }
 
-// syncThenQueue makes m's log durable and has it asked for then. It may be called
-// with the replica's lock held: the flusher answers from its own goroutine.
-func (f *fetcher) syncThenQueue(m *member) {
-	l := m.local
-	log, end := l.log, l.replica.LogEnd()
-	go f.plane.flusher.Request(log, end, func(durable model.Offset, err error) {
-		l.onFlushed(durable, err)
+// syncThenQueue makes m's log durable and has it asked for then.
+func (f *fetcher) syncThenQueue(m *member, log *segment.Log, end model.Offset) {
+	f.plane.flusher.Request(log, end, func(durable model.Offset, err error) {
+		m.local.onFlushed(durable, err)
 		f.mu.Lock()
 		defer f.mu.Unlock()
-		if err == nil && f.ctx.Err() == nil && f.members[l] == m {
+		if err == nil && f.ctx.Err() == nil && f.members[m.local] == m {
 			f.queue(m)
 		}
 	})

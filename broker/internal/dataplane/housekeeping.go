@@ -4,7 +4,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/ister-mq/ister/broker/internal/controlplane"
 	"github.com/ister-mq/ister/broker/internal/model"
 	"github.com/ister-mq/ister/broker/internal/replica"
 	"github.com/ister-mq/ister/broker/internal/telemetry"
@@ -178,53 +177,4 @@ func (l *local) retainTo(now time.Time) model.Offset {
 		total -= s.Bytes
 	}
 	return to
-}
-
-// Report is what the controller is told of this node's data. Known is false
-// until the first image was carried out and while stopping.
-func (p *Plane) Report() controlplane.Report {
-	report := controlplane.Report{
-		Disk: controlplane.Disk{
-			TotalBytes: p.disk.total.Load(), FreeBytes: p.disk.free.Load(), Known: p.disk.known.Load(),
-		},
-		Bytes: map[model.Partition]int64{},
-		Known: p.ready.Load() && p.ctx.Err() == nil,
-	}
-	now := time.Now()
-	for _, l := range p.snapshot() {
-		l.mu.Lock()
-		if !l.dropped && l.log != nil {
-			report.Bytes[l.id] = l.log.Bytes()
-			if l.offline == nil && l.replica.Role() == replica.RoleLeader {
-				report.Progress = append(report.Progress, l.progress(now)...)
-			}
-		}
-		l.mu.Unlock()
-	}
-	p.mu.RLock()
-	for id := range p.retired {
-		report.Retired = append(report.Retired, id)
-	}
-	p.mu.RUnlock()
-	return report
-}
-
-// progress lists the followers that are being added or are behind. Under mu.
-func (l *local) progress(now time.Time) []controlplane.Progress {
-	var out []controlplane.Progress
-	for _, f := range l.replica.Progress(now) {
-		if f.InISR && f.CaughtUp && len(l.assigned.Adding) == 0 && len(l.assigned.Target) == 0 {
-			continue
-		}
-		behind := int64(0)
-		if records := int64(f.LeaderLogEnd - l.log.LogStart()); records > 0 {
-			// By the average size of a record: exact bytes would need the index.
-			behind = int64(float64(l.log.Bytes()) * float64(f.LeaderLogEnd-f.LogEnd) / float64(records))
-		}
-		out = append(out, controlplane.Progress{
-			Partition: l.id, Node: f.Node, LogStart: l.log.LogStart(), LogEnd: f.LogEnd, LeaderLogEnd: f.LeaderLogEnd,
-			BytesBehind: max(behind, 0), InSync: f.InISR, CaughtUp: f.CaughtUp,
-		})
-	}
-	return out
 }

@@ -184,6 +184,24 @@ func (p *Plane) LeaderCount() int {
 // leaves the clean marker, so that the next start need not recover. The Kafka
 // listener and the peer endpoint must have stopped calling.
 func (p *Plane) Close() error {
+	p.stopWorkers()
+	return p.closeLogs()
+}
+
+// Abandon ends the plane as a crash would: nothing is synced and no marker is
+// left, unless nothing was changed since one was found.
+func (p *Plane) Abandon() {
+	p.stopWorkers()
+	p.flusher.Close()
+	for _, l := range p.snapshot() {
+		l.drop()
+	}
+	if p.clean && !p.ready.Load() {
+		_ = p.leaveMarker()
+	}
+}
+
+func (p *Plane) stopWorkers() {
 	p.cancel()
 	p.mu.Lock()
 	fetchers := p.fetchers
@@ -193,7 +211,6 @@ func (p *Plane) Close() error {
 		f.stop()
 	}
 	p.workers.Wait()
-	return p.closeLogs()
 }
 
 // FailWaiters answers every waiting produce and wakes every long poll, so that

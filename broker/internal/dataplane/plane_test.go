@@ -1,0 +1,446 @@
+package dataplane
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/ister-mq/ister/broker/internal/kafka"
+	"github.com/ister-mq/ister/broker/internal/metadata"
+	"github.com/ister-mq/ister/broker/internal/model"
+	"github.com/ister-mq/ister/broker/internal/record"
+	"github.com/ister-mq/ister/broker/internal/refusal"
+	"github.com/ister-mq/ister/broker/internal/vfs"
+)
+
+func TestProduceIsOnEveryReplicaAndReadBack(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	id := c.topic("orders", nil, 1, 2, 3)
+	for i := range 20 {
+		if base := c.send(id, fmt.Sprint("a", i), fmt.Sprint("b", i)); base != model.Offset(2*i) {
+			t.Fatalf("batch %d has base offset %d", i, base)
+		}
+	}
+	if got := c.nodes[0].values(t, id, 0); len(got) != 40 || got[0] != "a0" || got[39] != "b19" {
+		t.Fatalf("read %d records: %v", len(got), got)
+	}
+	for _, m := range c.nodes {
+		eventually(t, "every replica holds all", func() bool { return m.plane.local(id).log.LogEnd() == 40 })
+	}
+	// Followers do not serve.
+	wantRefusal(t, c.nodes[1].produce(id, kafka.AcksAll, batch("x")).Err, refusal.NotLeader)
+}
+
+func TestAckWaitsForTheSlowestInSyncReplicaAndIsNotGivenTwice(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.LagMax = time.Hour })
+	id := c.topic("orders", nil, 1, 2, 3)
+	c.send(id, "first")
+	c.nodes[2].endpoint.Close() // it neither fetches nor serves any more
+	c.nodes[2].plane.FailWaiters()
+	waiting := c.nodes[0].produceLater(id, kafka.AcksAll, 200*time.Millisecond, batch("second"))
+	result := <-waiting
+	wantRefusal(t, result.Err, refusal.OutcomeUnknown)
+	if got := c.nodes[0].values(t, id, 0); len(got) != 1 {
+		t.Fatalf("an uncommitted record was read: %v", got)
+	}
+	// acks=1 needs the leader's own disk only.
+	if result := c.nodes[0].produce(id, kafka.AcksLeader, batch("third")); result.Err != nil || result.Base != 2 {
+		t.Fatalf("acks=1: %+v", result)
+	}
+	c.must(&metadata.FenceNode{ID: 3, Epoch: c.nodes[2].epoch, Reason: "dead"})
+	eventually(t, "the rest commits without it", func() bool { return len(c.nodes[0].values(t, id, 0)) == 3 })
+}
+
+func TestLeaderMovesAndNothingIsLost(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	id := c.topic("orders", nil, 1, 2, 3)
+	var sent []string
+	for i := range 30 {
+		value := fmt.Sprint("v", i)
+		c.send(id, value)
+		sent = append(sent, value)
+		if i%5 == 4 {
+			to := model.NodeID(i/5%3 + 1)
+			c.elect(id, to)
+		}
+	}
+	last := c.leader(id)
+	eventually(t, "all of it is committed", func() bool { return len(last.values(t, id, 0)) == len(sent) })
+	if got := last.values(t, id, 0); strings.Join(got, " ") != strings.Join(sent, " ") {
+		t.Fatalf("read %v", got)
+	}
+}
+
+func TestWaitersFailWhenTheLeaderStepsDown(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.LagMax = time.Hour })
+	id := c.topic("orders", nil, 1, 2, 3)
+	c.send(id, "first")
+	c.nodes[2].endpoint.Close()
+	c.nodes[2].plane.FailWaiters()
+	waiting := c.nodes[0].produceLater(id, kafka.AcksAll, time.Hour, batch("second"))
+	c.elect(id, 2)
+	wantRefusal(t, (<-waiting).Err, refusal.NotLeader)
+}
+
+func TestLeaderWithoutLeaseAcknowledgesNothing(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	id := c.topic("orders", nil, 1)
+	c.nodes[0].lease.Store(false)
+	wantRefusal(t, c.nodes[0].produce(id, kafka.AcksAll, batch("x")).Err, refusal.LeaseExpired)
+}
+
+func TestLaggardLeavesTheISRAndComesBack(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	id := c.topic("orders", nil, 1, 2, 3)
+	c.send(id, "first")
+	c.crash(c.nodes[2], 1)
+	c.isr(id, 1, 2)
+	c.send(id, "second")
+	c.start(c.nodes[2], false)
+	c.isr(id, 1, 2, 3)
+	eventually(t, "it holds all", func() bool { return c.nodes[2].plane.local(id).log.LogEnd() == 2 })
+}
+
+func TestWholeClusterCrashKeepsWhatWasAcknowledged(t *testing.T) {
+	for seed := range uint64(5) {
+		t.Run(fmt.Sprint("seed", seed), func(t *testing.T) {
+			c := newCluster(t, 3, nil)
+			id := c.topic("orders", nil, 1, 2, 3)
+			for i := range 10 {
+				c.send(id, fmt.Sprint("v", i))
+			}
+			c.leader(id).produceLater(id, kafka.AcksAll, time.Hour, batch("perhaps"))
+			for i, m := range c.nodes {
+				c.crash(m, seed*10+uint64(i))
+			}
+			for _, m := range c.nodes {
+				c.start(m, false)
+			}
+			eventually(t, "the acknowledged records are there", func() bool {
+				m := c.leader(id)
+				return m.plane.local(id).leads.Load() && len(m.values(t, id, 0)) >= 10
+			})
+			got := c.leader(id).values(t, id, 0)
+			for i := range 10 {
+				if got[i] != fmt.Sprint("v", i) {
+					t.Fatalf("record %d is %q", i, got[i])
+				}
+			}
+			if base := c.send(id, "after"); base != model.Offset(len(got)) {
+				t.Fatalf("the next record has offset %d after %d records", base, len(got))
+			}
+		})
+	}
+}
+
+func TestCleanStopLeavesTheMarker(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	id := c.topic("orders", nil, 1)
+	c.send(id, "first")
+	c.stop(c.nodes[0])
+	c.start(c.nodes[0], true)
+	eventually(t, "it leads again", func() bool { return c.nodes[0].plane.local(id).leads.Load() })
+	if got := c.nodes[0].values(t, id, 0); len(got) != 1 {
+		t.Fatalf("read %v", got)
+	}
+}
+
+func TestLongPollWakesOnCommitAndOnLeaderChange(t *testing.T) {
+	c := newCluster(t, 2, nil)
+	id := c.topic("orders", nil, 1, 2)
+	fetch := func(from model.Offset) chan kafka.FetchResult {
+		out := make(chan kafka.FetchResult, 1)
+		go func() {
+			response := c.nodes[0].plane.Fetch(context.Background(), &kafka.FetchRequest{
+				MaxWait: time.Hour, MinBytes: 1, MaxBytes: 1 << 20,
+				Partitions: []kafka.FetchPartition{{ID: id, Offset: from, LeaderEpoch: model.NoEpoch, LastFetchedEpoch: model.NoEpoch, MaxBytes: 1 << 20}},
+			})
+			out <- response.Partitions[0]
+		}()
+		l := c.nodes[0].plane.local(id)
+		eventually(t, "the poll waits", func() bool { l.mu.Lock(); defer l.mu.Unlock(); return len(l.polls) == 1 })
+		return out
+	}
+	waiting := fetch(0)
+	c.send(id, "first")
+	if got := <-waiting; got.Err != nil || len(got.Records) == 0 || got.HighWatermark != 1 {
+		t.Fatalf("got %+v", got)
+	}
+	waiting = fetch(1)
+	c.elect(id, 2)
+	wantRefusal(t, (<-waiting).Err, refusal.NotLeader)
+}
+
+func TestFetchAnswersBeyondTheLogAndForStaleEpochs(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	id := c.topic("orders", nil, 1)
+	c.send(id, "first")
+	c.stop(c.nodes[0])
+	c.start(c.nodes[0], true) // the second epoch
+	eventually(t, "it leads again", func() bool { return c.nodes[0].plane.local(id).leads.Load() })
+	epoch := c.image().Partition(id).LeaderEpoch
+	for _, q := range []struct {
+		offset model.Offset
+		epoch  model.LeaderEpoch
+		want   refusal.Reason
+	}{
+		{2, model.NoEpoch, refusal.OffsetOutOfRange},
+		{0, epoch - 1, refusal.FencedLeaderEpoch},
+		{0, epoch + 1, refusal.UnknownLeaderEpoch},
+	} {
+		got := c.nodes[0].plane.Fetch(context.Background(), &kafka.FetchRequest{MaxBytes: 100, Partitions: []kafka.FetchPartition{{
+			ID: id, Offset: q.offset, LeaderEpoch: q.epoch, LastFetchedEpoch: model.NoEpoch, MaxBytes: 100,
+		}}})
+		wantRefusal(t, got.Partitions[0].Err, q.want)
+	}
+	unknown := c.nodes[0].plane.Fetch(context.Background(), &kafka.FetchRequest{Partitions: []kafka.FetchPartition{{LeaderEpoch: model.NoEpoch}}})
+	wantRefusal(t, unknown.Partitions[0].Err, refusal.NotLeader)
+}
+
+func TestListOffsets(t *testing.T) {
+	c := newCluster(t, 1, nil)
+	id := c.topic("orders", nil, 1)
+	for _, at := range []int64{1000, 3000, 2000} {
+		b := record.Build(record.BuildOptions{}, record.Rec{Timestamp: at, Value: []byte("v")})
+		if r := c.nodes[0].produce(id, kafka.AcksAll, b); r.Err != nil {
+			t.Fatal(r.Err)
+		}
+	}
+	for _, q := range []struct {
+		at   int64
+		want model.Offset
+	}{{kafka.TimestampEarliest, 0}, {kafka.TimestampLatest, 3}, {kafka.TimestampMax, 1}, {1500, 1}, {9999, -1}} {
+		got := c.nodes[0].plane.ListOffsets(context.Background(), []kafka.OffsetQuery{{ID: id, Timestamp: q.at, LeaderEpoch: model.NoEpoch}})[0]
+		if got.Err != nil || got.Offset != q.want {
+			t.Errorf("at %d: got %+v, want offset %d", q.at, got, q.want)
+		}
+	}
+}
+
+func TestMoveCopiesSwitchesAndGivesUp(t *testing.T) {
+	c := newCluster(t, 4, func(cfg *Config) { cfg.RetiredGrace = time.Millisecond })
+	id := c.topic("orders", nil, 1, 2, 3)
+	for i := range 50 {
+		c.send(id, fmt.Sprint("v", i))
+	}
+	op := c.must(&metadata.StartOperation{
+		Kind: metadata.OpMoveTopic, Key: "move", PlacementRevision: c.image().PlacementRevision,
+		Moves: []*metadata.Move{{Partition: id, From: []model.NodeID{1, 2, 3}, To: []model.NodeID{4, 2, 3}, Leader: 4, State: metadata.MovePlanned}},
+	}).(*metadata.OperationResult)
+	c.must(&metadata.AdvanceMove{Operation: op.ID, Partition: id, To: metadata.MoveAdding})
+	c.isr(id, 1, 2, 3, 4)
+	c.must(&metadata.AdvanceMove{Operation: op.ID, Partition: id, To: metadata.MoveSwitched})
+	eventually(t, "node 1 reports that it gave the copy up", func() bool {
+		r := c.nodes[0].plane.Report()
+		return len(r.Retired) == 1 && r.Retired[0] == id
+	})
+	c.must(&metadata.ReplicaRetired{Node: 1, Epoch: c.nodes[0].epoch, Partitions: []model.Partition{id}})
+	eventually(t, "the report ends when the metadata knows", func() bool { return len(c.nodes[0].plane.Report().Retired) == 0 })
+	eventually(t, "the directory is purged", func() bool {
+		names, err := c.nodes[0].memory.List("/data/logs")
+		return err == nil && len(names) == 0
+	})
+	eventually(t, "the target leads", func() bool { return c.nodes[3].plane.local(id).leads.Load() })
+	c.send(id, "after")
+	if got := c.leader(id).values(t, id, 0); len(got) != 51 || got[50] != "after" {
+		t.Fatalf("read %d records", len(got))
+	}
+}
+
+func TestMoveThrottleBoundsOnlyReplicasOutsideTheISR(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.MoveBytesPerSecond = 40_000 })
+	id := c.topic("orders", nil, 1, 2)
+	big := strings.Repeat("x", 10_000)
+	for range 5 {
+		c.send(id, big) // replicas in the ISR are not held up
+	}
+	op := c.must(&metadata.StartOperation{
+		Kind: metadata.OpMoveTopic, Key: "move", PlacementRevision: c.image().PlacementRevision,
+		Moves: []*metadata.Move{{Partition: id, From: []model.NodeID{1, 2}, To: []model.NodeID{1, 3}, State: metadata.MovePlanned}},
+	}).(*metadata.OperationResult)
+	started := time.Now()
+	c.must(&metadata.AdvanceMove{Operation: op.ID, Partition: id, To: metadata.MoveAdding})
+	c.isr(id, 1, 2, 3)
+	if took := time.Since(started); took < 300*time.Millisecond {
+		t.Fatalf("50 kB at 40 kB/s took %v", took)
+	}
+}
+
+func TestDeletedTopicGoesAndUnknownDirectoriesStay(t *testing.T) {
+	c := newCluster(t, 1, func(cfg *Config) { cfg.RetiredGrace = time.Millisecond })
+	id := c.topic("orders", nil, 1)
+	c.send(id, "first")
+	c.stop(c.nodes[0])
+	stray := model.Partition{Topic: model.TopicID{9, 9}, Index: 3}
+	if err := c.nodes[0].memory.MkdirAll("/data/logs/" + stray.String()); err != nil {
+		t.Fatal(err)
+	}
+	c.start(c.nodes[0], true)
+	names, err := c.nodes[0].memory.List("/data/logs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := strings.Join(names, " "); !strings.Contains(got, stray.String()+".quarantined-") || !strings.Contains(got, id.String()) {
+		t.Fatalf("directories %s", got)
+	}
+	c.must(&metadata.DeleteTopic{ID: id.Topic})
+	eventually(t, "the topic's directory is purged, the quarantined one kept", func() bool {
+		names, err := c.nodes[0].memory.List("/data/logs")
+		return err == nil && len(names) == 1 && strings.HasPrefix(names[0], stray.String())
+	})
+	wantRefusal(t, c.nodes[0].produce(id, kafka.AcksAll, batch("x")).Err, refusal.NotLeader)
+}
+
+// A log that is corrupt in the middle must not lead, although the ISR still lists
+// its node: what was acknowledged would be gone.
+func TestCorruptReplicaIsSetAsideAndRebuiltBeforeItMayLead(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	id := c.topic("orders", map[string]string{metadata.KeySegmentBytes: "16384"}, 1, 2, 3)
+	big := strings.Repeat("x", 6000)
+	for range 12 {
+		c.send(id, big)
+	}
+	eventually(t, "node 3 holds all", func() bool { return c.nodes[2].plane.local(id).log.LogEnd() == 12 })
+	c.crash(c.nodes[2], 1)
+	damageFirstSegment(t, c.nodes[2].memory, "/data/logs/"+id.String())
+	c.start(c.nodes[2], false)
+	eventually(t, "its copy is rebuilt", func() bool {
+		l := c.nodes[2].plane.local(id)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		return !l.rebuilding && l.log.LogEnd() == 12
+	})
+	c.isr(id, 1, 2, 3)
+	c.elect(id, 3)
+	eventually(t, "it leads with all records", func() bool {
+		return c.nodes[2].plane.local(id).leads.Load() && len(c.nodes[2].values(t, id, 0)) == 12
+	})
+}
+
+// damageFirstSegment flips a byte in the oldest log file of a directory.
+func damageFirstSegment(t *testing.T, fs vfs.FS, dir string) {
+	t.Helper()
+	names, err := fs.List(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		if !strings.HasSuffix(name, ".log") {
+			continue
+		}
+		f, err := fs.Open(dir + "/" + name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		b := make([]byte, 1)
+		if _, err := f.ReadAt(b, 5000); err != nil {
+			t.Fatal(err)
+		}
+		b[0] ^= 0xff
+		if _, err := f.WriteAt(b, 5000); err != nil {
+			t.Fatal(err)
+		}
+		if err := f.Sync(); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	t.Fatalf("no segment in %v", names)
+}
+
+func TestSyncErrorTakesOneReplicaOfflineAndHandsItOver(t *testing.T) {
+	c := newCluster(t, 2, nil)
+	broken, fine := c.topic("broken", map[string]string{metadata.KeyMinISR: "1"}, 1, 2), c.topic("fine", map[string]string{metadata.KeyMinISR: "1"}, 1, 2)
+	c.send(broken, "first")
+	c.send(fine, "first")
+	c.isr(broken, 1, 2)
+	c.nodes[0].fs.Fail(func(op vfs.Op, name string) error {
+		if (op == vfs.OpSync || op == vfs.OpWrite) && strings.Contains(name, broken.String()) {
+			return syscall.EIO
+		}
+		return nil
+	})
+	if r := c.nodes[0].produce(broken, kafka.AcksAll, batch("second")); r.Err == nil {
+		t.Fatal("a batch that could not be written was acknowledged")
+	}
+	eventually(t, "node 2 takes over", func() bool { return c.nodes[1].plane.local(broken).leads.Load() })
+	c.isr(broken, 2)
+	c.send(broken, "third")
+	if r := c.nodes[0].produce(fine, kafka.AcksAll, batch("second")); r.Err != nil {
+		t.Fatalf("another replica of the node suffers: %v", r.Err)
+	}
+}
+
+func TestFullDiskRefusesAppendsAndRecovers(t *testing.T) {
+	c := newCluster(t, 1, func(cfg *Config) { cfg.DiskReserveBytes = 1 << 20 })
+	id := c.topic("orders", nil, 1)
+	c.send(id, "first")
+	c.nodes[0].memory.SetFree(1000)
+	eventually(t, "appends are refused", func() bool {
+		return refusal.Is(c.nodes[0].produce(id, kafka.AcksAll, batch("x")).Err, refusal.DiskFull)
+	})
+	if got := c.nodes[0].values(t, id, 0); len(got) == 0 {
+		t.Fatal("reads do not work on a full disk")
+	}
+	c.nodes[0].memory.SetFree(1 << 30)
+	eventually(t, "appends work again", func() bool { return c.nodes[0].produce(id, kafka.AcksAll, batch("y")).Err == nil })
+}
+
+func TestRetentionDeletesWholeSegmentsOnEveryReplica(t *testing.T) {
+	c := newCluster(t, 2, func(cfg *Config) { cfg.RetentionInterval = 10 * time.Millisecond })
+	id := c.topic("orders", map[string]string{metadata.KeySegmentBytes: "16384", metadata.KeyRetentionBytes: "40000"}, 1, 2)
+	big := strings.Repeat("x", 6000)
+	for range 30 {
+		c.send(id, big)
+	}
+	for _, m := range c.nodes {
+		eventually(t, "the log start moves", func() bool {
+			log := m.plane.local(id).log
+			return log.LogStart() > 10 && log.Bytes() < 80_000
+		})
+	}
+	got := c.nodes[0].plane.Fetch(context.Background(), &kafka.FetchRequest{MaxBytes: 100, Partitions: []kafka.FetchPartition{{
+		ID: id, LeaderEpoch: model.NoEpoch, LastFetchedEpoch: model.NoEpoch, MaxBytes: 100,
+	}}})
+	wantRefusal(t, got.Partitions[0].Err, refusal.OffsetOutOfRange)
+	if start := got.Partitions[0].LogStart; start <= 10 {
+		t.Fatalf("log start %d is not told with the refusal", start)
+	}
+}
+
+func TestIdempotentRetryAfterLeaderChangeIsADuplicate(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	id := c.topic("orders", nil, 1, 2, 3)
+	build := func(sequence int32) []byte {
+		return record.Build(record.BuildOptions{Producer: &record.Producer{ID: 7, Epoch: 0, Sequence: sequence}}, record.Rec{Timestamp: 1, Value: []byte("v")})
+	}
+	for i := range int32(3) {
+		if r := c.nodes[0].produce(id, kafka.AcksAll, build(i)); r.Err != nil || r.Base != model.Offset(i) {
+			t.Fatalf("batch %d: %+v", i, r)
+		}
+	}
+	c.elect(id, 2)
+	eventually(t, "node 2 leads", func() bool { return c.nodes[1].plane.local(id).leads.Load() })
+	if r := c.nodes[1].produce(id, kafka.AcksAll, build(2)); r.Err != nil || r.Base != 2 {
+		t.Fatalf("a retry got %+v, want the offset of the first", r)
+	}
+	wantRefusal(t, c.nodes[1].produce(id, kafka.AcksAll, build(5)).Err, refusal.OutOfOrderSequence)
+}
+
+func TestProducerIDsAreUniqueOverNodes(t *testing.T) {
+	c := newCluster(t, 2, nil)
+	seen := map[model.ProducerID]bool{}
+	for range producerBlock + 5 {
+		for _, m := range c.nodes {
+			id, err := m.plane.AllocateProducerID(context.Background())
+			if err != nil || seen[id] {
+				t.Fatalf("id %d: %v, seen before: %v", id, err, seen[id])
+			}
+			seen[id] = true
+		}
+	}
+}

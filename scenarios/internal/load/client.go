@@ -1,0 +1,46 @@
+package load
+
+import (
+	"context"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Clients look again soon after a failure, so that a gap that is measured is the
+// cluster's and not the client's patience.
+const (
+	backoffFirst = 20 * time.Millisecond
+	backoffLast  = 200 * time.Millisecond
+	metadataMin  = 100 * time.Millisecond
+)
+
+func backoff(attempt int) time.Duration {
+	return min(backoffFirst<<min(attempt, 8), backoffLast)
+}
+
+func clientOptions(bootstrap []string) []kgo.Opt {
+	return []kgo.Opt{
+		kgo.SeedBrokers(bootstrap...), kgo.ClientID("ister-scenario"), kgo.RetryBackoffFn(backoff), kgo.MetadataMinAge(metadataMin),
+		kgo.DialTimeout(time.Second), kgo.RequestTimeoutOverhead(5 * time.Second), kgo.RetryTimeout(20 * time.Second),
+	}
+}
+
+func producerOptions(hooks ...kgo.Hook) []kgo.Opt {
+	return []kgo.Opt{
+		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(0), kgo.ProduceRequestTimeout(5 * time.Second),
+		kgo.MaxBufferedRecords(pendingMax + 1000), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.UnknownTopicRetries(-1), kgo.WithHooks(hooks...),
+	}
+}
+
+// pause waits before another attempt.
+func pause(ctx context.Context, attempt int) error {
+	timer := time.NewTimer(backoff(attempt))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}

@@ -1,0 +1,284 @@
+package verb
+
+import (
+	"context"
+	"fmt"
+	"sort"
+	"time"
+
+	"github.com/ister-mq/ister/admin/adminv1"
+	"github.com/ister-mq/ister/admin/client"
+	"github.com/ister-mq/ister/scenarios/internal/spec"
+)
+
+// lookEvery is the pace of looks at a cluster.
+const lookEvery = 100 * time.Millisecond
+
+type none struct{}
+
+type startOutputs struct {
+	Names   []string `json:"names" doc:"names of the brokers"`
+	NodeIDs []int64  `json:"node_ids" doc:"their node ids, in the same order"`
+	Admin   []string `json:"admin" doc:"admin addresses"`
+	Kafka   []string `json:"kafka" doc:"Kafka addresses"`
+	Count   int64    `json:"count" doc:"how many"`
+	TookMS  float64  `json:"took_ms" doc:"until every broker was ready"`
+}
+
+type addNodeInputs struct {
+	Broker string `json:"broker" required:"true" doc:"name of a broker that was started to join"`
+}
+
+type addNodeOutputs struct {
+	NodeID  int64  `json:"node_id" doc:"the id that it was given"`
+	Already bool   `json:"already" doc:"it was a member before"`
+	Role    string `json:"role" doc:"learner or voter"`
+	Address string `json:"address" doc:"the admin address that was given"`
+}
+
+type nodeInputs struct {
+	NodeID int64 `json:"node_id" required:"true" min:"1" doc:"node id"`
+}
+
+type votersOutputs struct {
+	Voters  []int64 `json:"voters" doc:"node ids of the voters afterwards"`
+	Count   int64   `json:"count" doc:"how many voters"`
+	TookMS  float64 `json:"took_ms" doc:"time until it was done, gates included"`
+	Already bool    `json:"already" doc:"nothing had to be changed"`
+}
+
+type removeInputs struct {
+	NodeID int64  `json:"node_id" required:"true" min:"1" doc:"node id"`
+	Via    string `json:"via" doc:"name of the broker that is asked; default: any"`
+	Reason string `json:"reason" default:"scenario" doc:"kept with the tombstone"`
+}
+
+type removeOutputs struct {
+	Removed       bool    `json:"removed" doc:"it is no member any more"`
+	WasController bool    `json:"was_controller" doc:"it was the controller when it was removed"`
+	Voters        []int64 `json:"voters" doc:"node ids of the voters afterwards"`
+	Count         int64   `json:"count" doc:"how many voters"`
+	TookMS        float64 `json:"took_ms" doc:"time of the call"`
+}
+
+type transferOutputs struct {
+	From   int64   `json:"from" doc:"controller before"`
+	To     int64   `json:"to" doc:"controller afterwards"`
+	TookMS float64 `json:"took_ms" doc:"until the new controller answered"`
+}
+
+type statusOutputs struct {
+	Controller      int64   `json:"controller" doc:"node id of the controller, 0 when none is known"`
+	Voters          []int64 `json:"voters" doc:"node ids of the voters"`
+	VoterCount      int64   `json:"voter_count" doc:"how many voters"`
+	Learners        []int64 `json:"learners" doc:"node ids of the learners"`
+	Brokers         []int64 `json:"brokers" doc:"node ids of all registered brokers"`
+	Active          []int64 `json:"active" doc:"node ids of the active brokers that are alive"`
+	ActiveCount     int64   `json:"active_count" doc:"how many are active and alive"`
+	Topics          int64   `json:"topics" doc:"topics"`
+	Partitions      int64   `json:"partitions" doc:"partitions"`
+	Offline         int64   `json:"offline" doc:"partitions without a leader"`
+	UnderReplicated int64   `json:"under_replicated" doc:"partitions with fewer in-sync replicas than replicas"`
+}
+
+func init() {
+	define(meta{
+		name: "cluster.start", risk: spec.Additive, doc: "Start the brokers that form the cluster, and wait until each is ready.",
+		command: "ister broker --seed-nodes <raft addresses> --data-dir <dir> --broker-addr <addr> --admin-addr <addr> --raft-addr <addr>",
+	}, clusterStart, nil)
+	define(meta{
+		name: "cluster.add_node", risk: spec.Additive, doc: "Admit a broker that waits to be added, as a learner.",
+		command: "ister admin cluster add-node --node-addr http://{broker}",
+	}, addNode, nil)
+	define(meta{
+		name: "cluster.promote", risk: spec.Additive, doc: "Make a learner a voter, as soon as its gates allow: reachable, caught up, no other change pending.",
+		command: "ister admin cluster promote-node --node-id {node_id}",
+	}, promote, nil)
+	define(meta{
+		name: "cluster.transfer", risk: spec.Disruptive, disturbs: true, doc: "Hand the controller role to a voter, and wait until it has it.",
+		command: "ister admin cluster transfer-leadership --node-id {node_id}",
+	}, transfer, nil)
+	define(meta{
+		name: "cluster.remove", risk: spec.Destructive, disturbs: true, doc: "Remove an empty node from the cluster for ever; refused while it holds anything.",
+		command: "ister admin cluster remove-node --node-id {node_id}",
+	}, remove, nil)
+	define(meta{
+		name: "cluster.status", risk: spec.ReadOnly, doc: "Members, brokers and the health of partitions, as the controller has them.",
+		command: "ister admin cluster status",
+	}, status, nil)
+}
+
+func since(start time.Time) float64 { return float64(time.Since(start).Microseconds()) / 1000 }
+
+func int64s(ids []int32) []int64 {
+	out := make([]int64, len(ids))
+	for i, id := range ids {
+		out[i] = int64(id)
+	}
+	sort.Slice(out, func(a, b int) bool { return out[a] < out[b] })
+	return out
+}
+
+func clusterStart(ctx context.Context, env *Env, _ none) (startOutputs, error) {
+	start := time.Now()
+	brokers, err := env.Cluster.Form(ctx, env.Brokers)
+	if err != nil {
+		return startOutputs{}, &EnvironmentError{fmt.Errorf("start the cluster: %w", err)}
+	}
+	out := startOutputs{Count: int64(len(brokers)), TookMS: since(start)}
+	for _, b := range brokers {
+		id, err := env.nodeID(ctx, b.Name)
+		if err != nil {
+			return out, &EnvironmentError{err}
+		}
+		out.Names, out.NodeIDs = append(out.Names, b.Name), append(out.NodeIDs, id)
+		out.Admin, out.Kafka = append(out.Admin, b.Admin), append(out.Kafka, b.Kafka)
+	}
+	return out, nil
+}
+
+func addNode(ctx context.Context, env *Env, in addNodeInputs) (addNodeOutputs, error) {
+	admin, err := env.Admin()
+	if err != nil {
+		return addNodeOutputs{}, err
+	}
+	b, err := env.broker(in.Broker)
+	if err != nil {
+		return addNodeOutputs{}, err
+	}
+	answer, err := admin.Cluster.AddNode(ctx, &adminv1.AddNodeRequest{NodeAddr: "http://" + b.Admin})
+	if err != nil {
+		return addNodeOutputs{}, fmt.Errorf("add %s: %w", in.Broker, err)
+	}
+	env.learn(in.Broker, int64(answer.GetNodeId()))
+	return addNodeOutputs{NodeID: int64(answer.GetNodeId()), Already: answer.GetAlready(), Role: roleName(answer.GetRole()), Address: "http://" + b.Admin}, nil
+}
+
+func roleName(r adminv1.Member_Role) string {
+	switch r {
+	case adminv1.Member_VOTER:
+		return "voter"
+	case adminv1.Member_LEARNER:
+		return "learner"
+	default:
+		return "none"
+	}
+}
+
+// gates are the refusals that go away by themselves while a node catches up.
+var gates = []string{"NODE_NOT_CAUGHT_UP", "MEMBERSHIP_CHANGE_PENDING", "NODE_UNREACHABLE", "QUORUM_AT_RISK", "NODE_NOT_READY", "NO_CONTROLLER", "UNKNOWN_HEALTH"}
+
+// gated reports whether err is such a refusal.
+func gated(err error) bool {
+	for _, reason := range gates {
+		if client.IsReason(err, reason) {
+			return true
+		}
+	}
+	return false
+}
+
+func promote(ctx context.Context, env *Env, in nodeInputs) (votersOutputs, error) {
+	start := time.Now()
+	var out votersOutputs
+	err := poll(ctx, lookEvery, func() (bool, string, error) {
+		admin, err := env.Admin()
+		if err != nil {
+			return false, "", err
+		}
+		answer, err := admin.Cluster.PromoteNode(ctx, &adminv1.PromoteNodeRequest{NodeId: int32(in.NodeID)})
+		if err != nil {
+			if gated(err) && ctx.Err() == nil {
+				env.Say("waiting for the gates of " + env.label(in.NodeID))
+				return false, err.Error(), nil
+			}
+			return false, "", fmt.Errorf("promote node %d: %w", in.NodeID, err)
+		}
+		out = votersOutputs{Voters: int64s(answer.GetVoters()), Count: int64(len(answer.GetVoters())), Already: answer.GetAlready()}
+		return true, "", nil
+	})
+	out.TookMS = since(start)
+	return out, err
+}
+
+func transfer(ctx context.Context, env *Env, in nodeInputs) (transferOutputs, error) {
+	start := time.Now()
+	before, err := status(ctx, env, none{})
+	if err != nil {
+		return transferOutputs{}, err
+	}
+	out := transferOutputs{From: before.Controller}
+	if before.Controller != in.NodeID {
+		admin, err := env.Admin()
+		if err != nil {
+			return out, err
+		}
+		if _, err := admin.Cluster.TransferLeadership(ctx, &adminv1.TransferLeadershipRequest{ToNodeId: int32(in.NodeID)}); err != nil {
+			return out, fmt.Errorf("transfer the controller role to node %d: %w", in.NodeID, err)
+		}
+	}
+	err = poll(ctx, lookEvery, func() (bool, string, error) {
+		now, err := status(ctx, env, none{})
+		if err != nil {
+			return false, err.Error(), nil
+		}
+		out.To = now.Controller
+		return now.Controller == in.NodeID, fmt.Sprintf("the controller is node %d", now.Controller), nil
+	})
+	out.TookMS = since(start)
+	return out, err
+}
+
+func remove(ctx context.Context, env *Env, in removeInputs) (removeOutputs, error) {
+	admin, err := env.Admin()
+	if err != nil {
+		return removeOutputs{}, err
+	}
+	if in.Via != "" {
+		if admin, err = env.AdminOf(in.Via); err != nil {
+			return removeOutputs{}, err
+		}
+		defer admin.Close()
+	}
+	before, err := status(ctx, env, none{})
+	if err != nil {
+		return removeOutputs{}, err
+	}
+	start := time.Now()
+	answer, err := admin.Cluster.RemoveNode(ctx, &adminv1.RemoveNodeRequest{NodeId: int32(in.NodeID), Reason: in.Reason})
+	if err != nil {
+		return removeOutputs{}, fmt.Errorf("remove node %d: %w", in.NodeID, err)
+	}
+	return removeOutputs{
+		Removed: answer.GetRemoved(), WasController: before.Controller == in.NodeID, Voters: int64s(answer.GetVoters()),
+		Count: int64(len(answer.GetVoters())), TookMS: since(start),
+	}, nil
+}
+
+func status(ctx context.Context, env *Env, _ none) (statusOutputs, error) {
+	admin, err := env.Admin()
+	if err != nil {
+		return statusOutputs{}, err
+	}
+	s, err := admin.Cluster.GetStatus(ctx, &adminv1.GetStatusRequest{})
+	if err != nil {
+		return statusOutputs{}, fmt.Errorf("cluster status: %w", err)
+	}
+	brokers, err := admin.Brokers.ListBrokers(ctx, &adminv1.ListBrokersRequest{})
+	if err != nil {
+		return statusOutputs{}, fmt.Errorf("list brokers: %w", err)
+	}
+	out := statusOutputs{
+		Controller: int64(s.GetControllerId()), Voters: int64s(s.GetVoters()), VoterCount: int64(len(s.GetVoters())), Learners: int64s(s.GetLearners()),
+		Topics: int64(s.GetTopics()), Partitions: int64(s.GetPartitions()), Offline: int64(s.GetOfflinePartitions()), UnderReplicated: int64(s.GetUnderReplicatedPartitions()),
+		Brokers: []int64{}, Active: []int64{},
+	}
+	for _, b := range brokers.GetBrokers() {
+		out.Brokers = append(out.Brokers, int64(b.GetBrokerId()))
+		if b.GetState() == adminv1.Node_ACTIVE && !b.GetFenced() {
+			out.Active = append(out.Active, int64(b.GetBrokerId()))
+		}
+	}
+	out.ActiveCount = int64(len(out.Active))
+	return out, nil
+}

@@ -1,0 +1,205 @@
+package verb
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ister-mq/ister/admin/adminv1"
+	"github.com/ister-mq/ister/scenarios/internal/spec"
+)
+
+type createInputs struct {
+	Name       string `json:"name" required:"true" doc:"full name; with count above 1 a prefix, to which 1, 2, ... is added"`
+	Count      int64  `json:"count" default:"1" min:"1" max:"1000" doc:"how many topics"`
+	Partitions int64  `json:"partitions" default:"1" min:"1" max:"1000" doc:"partitions of each"`
+	Replicas   int64  `json:"replication_factor" default:"0" min:"0" max:"9" doc:"0: the default of the dispatch strategy"`
+	Dispatch   string `json:"dispatch" default:"reliable" enum:"reliable|non_reliable" doc:"durability class"`
+}
+
+type createOutputs struct {
+	Name       string   `json:"name" doc:"full name of the first"`
+	KafkaName  string   `json:"kafka_name" doc:"what Kafka clients call it"`
+	Names      []string `json:"names" doc:"full names"`
+	KafkaNames []string `json:"kafka_names" doc:"what Kafka clients call them"`
+	Count      int64    `json:"count" doc:"how many"`
+}
+
+type listInputs struct {
+	Namespace string `json:"namespace" default:"default" doc:"only topics of this namespace"`
+}
+
+type listOutputs struct {
+	Names           []string `json:"names" doc:"full names"`
+	Count           int64    `json:"count" doc:"how many topics"`
+	WithLeader      int64    `json:"with_leader" doc:"topics of which every partition has a leader"`
+	Offline         int64    `json:"offline" doc:"partitions without a leader"`
+	UnderReplicated int64    `json:"under_replicated" doc:"partitions with fewer in-sync replicas than the topic wants"`
+}
+
+type topicInputs struct {
+	Name string `json:"name" required:"true" doc:"full name"`
+}
+
+type topicOutputs struct {
+	Leader    int64   `json:"leader" doc:"node id of the leader of partition 0, 0 when offline"`
+	Epoch     int64   `json:"epoch" doc:"its leader epoch"`
+	Replicas  []int64 `json:"replicas" doc:"node ids of the replicas of partition 0"`
+	ISR       []int64 `json:"isr" doc:"node ids of those in sync"`
+	InSync    int64   `json:"in_sync" doc:"how many are in sync"`
+	LogEnd    int64   `json:"log_end" doc:"log end offset of partition 0, -1 when unknown"`
+	Partition int64   `json:"partitions" doc:"partitions"`
+}
+
+type moveInputs struct {
+	Name     string `json:"name" required:"true" doc:"full name"`
+	To       int64  `json:"to" default:"0" min:"0" doc:"node id; 0: any other"`
+	Replicas bool   `json:"replicas" default:"false" doc:"also relocate a copy, not only the leader"`
+}
+
+type moveOutputs struct {
+	Operation    int64   `json:"operation" doc:"id of the operation"`
+	State        string  `json:"state" doc:"how it ended"`
+	From         int64   `json:"from" doc:"leader before"`
+	To           int64   `json:"to" doc:"leader afterwards"`
+	OwnerChanged bool    `json:"owner_changed" doc:"another broker leads"`
+	EpochBefore  int64   `json:"epoch_before" doc:"leader epoch before"`
+	EpochAfter   int64   `json:"epoch_after" doc:"leader epoch afterwards"`
+	Before       []int64 `json:"replicas_before" doc:"replicas before"`
+	After        []int64 `json:"replicas_after" doc:"replicas afterwards"`
+	WasReplica   bool    `json:"target_was_replica" doc:"the broker that leads now had a copy before"`
+	Summary      string  `json:"summary" doc:"leader and replicas, before and after, in one line"`
+	TookMS       float64 `json:"took_ms" doc:"until the operation ended"`
+}
+
+func init() {
+	define(meta{
+		name: "topic.create", risk: spec.Additive, doc: "Create topics.",
+		command: "ister admin topics create {name} --dispatch-strategy {dispatch}[ --partitions {partitions}][ --replication-factor {replication_factor}]",
+	}, topicCreate, nil)
+	define(meta{
+		name: "topic.list", risk: spec.ReadOnly, doc: "List topics, and count partitions without a leader.", command: "ister admin topics list --namespace {namespace}",
+	}, topicList, nil)
+	define(meta{
+		name: "topic.describe", risk: spec.ReadOnly, doc: "Where a topic's first partition is.", command: "ister admin topics describe {name}",
+	}, topicDescribe, nil)
+	define(meta{
+		name: "topic.move", risk: spec.Disruptive, disturbs: true, doc: "Hand a topic's leaders to another broker, or relocate a copy to it as well, and wait for the operation.",
+		command: "ister admin topics move {name}[ --to-broker-id {to}][ --replicas?replicas] --wait",
+	}, topicMove, nil)
+}
+
+func topicCreate(ctx context.Context, env *Env, in createInputs) (createOutputs, error) {
+	admin, err := env.Admin()
+	if err != nil {
+		return createOutputs{}, err
+	}
+	dispatch := adminv1.Dispatch_RELIABLE
+	if in.Dispatch == "non_reliable" {
+		dispatch = adminv1.Dispatch_NON_RELIABLE
+	}
+	var out createOutputs
+	for i := range in.Count {
+		name := in.Name
+		if in.Count > 1 {
+			name = fmt.Sprintf("%s%d", in.Name, i+1)
+		}
+		answer, err := admin.Topics.CreateTopic(ctx, &adminv1.CreateTopicRequest{
+			Name: name, Partitions: int32(in.Partitions), ReplicationFactor: int32(in.Replicas), Dispatch: dispatch,
+		})
+		if err != nil {
+			return out, fmt.Errorf("create topic %s: %w", name, err)
+		}
+		out.Names = append(out.Names, answer.GetTopic().GetName())
+		out.KafkaNames = append(out.KafkaNames, answer.GetTopic().GetKafkaName())
+	}
+	out.Name, out.KafkaName, out.Count = out.Names[0], out.KafkaNames[0], in.Count
+	return out, nil
+}
+
+func topicList(ctx context.Context, env *Env, in listInputs) (listOutputs, error) {
+	admin, err := env.Admin()
+	if err != nil {
+		return listOutputs{}, err
+	}
+	answer, err := admin.Topics.ListTopics(ctx, &adminv1.ListTopicsRequest{Namespace: in.Namespace})
+	if err != nil {
+		return listOutputs{}, fmt.Errorf("list topics: %w", err)
+	}
+	out := listOutputs{Names: []string{}, Count: int64(len(answer.GetTopics()))}
+	for _, t := range answer.GetTopics() {
+		out.Names = append(out.Names, t.GetName())
+		out.Offline += int64(t.GetOfflinePartitions())
+		out.UnderReplicated += int64(t.GetUnderReplicatedPartitions())
+		if t.GetOfflinePartitions() == 0 && len(t.GetLeaders()) > 0 {
+			out.WithLeader++
+		}
+	}
+	return out, nil
+}
+
+func topicDescribe(ctx context.Context, env *Env, in topicInputs) (topicOutputs, error) {
+	admin, err := env.Admin()
+	if err != nil {
+		return topicOutputs{}, err
+	}
+	answer, err := admin.Topics.DescribeTopic(ctx, &adminv1.DescribeTopicRequest{Name: in.Name})
+	if err != nil {
+		return topicOutputs{}, fmt.Errorf("describe topic %s: %w", in.Name, err)
+	}
+	partitions := answer.GetTopic().GetPartitions()
+	if len(partitions) == 0 {
+		return topicOutputs{}, fmt.Errorf("topic %s was described without partitions", in.Name)
+	}
+	p := partitions[0]
+	out := topicOutputs{
+		Leader: int64(p.GetLeader()), Epoch: int64(p.GetLeaderEpoch()), Replicas: int64s(p.GetReplicas()), ISR: int64s(p.GetIsr()),
+		InSync: int64(len(p.GetIsr())), LogEnd: -1, Partition: int64(len(partitions)),
+	}
+	if end := p.GetLogEndOffset(); end != nil {
+		out.LogEnd = end.GetValue()
+	}
+	return out, nil
+}
+
+func topicMove(ctx context.Context, env *Env, in moveInputs) (moveOutputs, error) {
+	before, err := topicDescribe(ctx, env, topicInputs{in.Name})
+	if err != nil {
+		return moveOutputs{}, err
+	}
+	out := moveOutputs{From: before.Leader, EpochBefore: before.Epoch, Before: before.Replicas}
+	admin, err := env.Admin()
+	if err != nil {
+		return out, err
+	}
+	start := time.Now()
+	answer, err := admin.Topics.MoveTopic(ctx, &adminv1.MoveTopicRequest{Name: in.Name, ToBrokerId: int32(in.To), Replicas: in.Replicas})
+	if err != nil {
+		return out, fmt.Errorf("move topic %s: %w", in.Name, err)
+	}
+	out.Operation = int64(answer.GetOperation().GetOperationId())
+	_, out.State, err = env.finish(ctx, answer.GetOperation())
+	out.TookMS = since(start)
+	if err != nil {
+		return out, err
+	}
+	after, err := topicDescribe(ctx, env, topicInputs{in.Name})
+	if err != nil {
+		return out, err
+	}
+	out.To, out.EpochAfter, out.After, out.OwnerChanged = after.Leader, after.Epoch, after.Replicas, after.Leader != before.Leader
+	for _, id := range before.Replicas {
+		out.WasReplica = out.WasReplica || id == after.Leader
+	}
+	out.Summary = fmt.Sprintf("leader %s -> %s, replicas %s -> %s", env.label(out.From), env.label(out.To), env.labels(out.Before), env.labels(out.After))
+	return out, nil
+}
+
+func (e *Env) labels(ids []int64) string {
+	names := make([]string, len(ids))
+	for i, id := range ids {
+		names[i] = e.label(id)
+	}
+	return strings.Join(names, "+")
+}

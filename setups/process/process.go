@@ -1,0 +1,439 @@
+// Package process runs a cluster as processes of the ister binary on this
+// machine: each in a process group of its own, on free ports, with everything
+// below the run's directory and every process in the run's ledger.
+//
+// It never looks for processes by name and never signals one that it did not
+// start.
+//
+// File map:
+//
+//	process.go  the setup and its cluster
+//	binary.go   finding or building the ister binary
+//	ledger.go   what was started, also for a later `clean`
+//	ports.go    free ports
+package process
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/ister-mq/ister/setups"
+)
+
+// Setup implements setups.Setup.
+type Setup struct{}
+
+// Name implements setups.Setup.
+func (Setup) Name() string { return "process" }
+
+// Check implements setups.Setup.
+func (Setup) Check(context.Context) []setups.Finding {
+	findings := []setups.Finding{{Code: "OPERATING_SYSTEM", OK: runtime.GOOS != "windows", Fatal: runtime.GOOS == "windows",
+		Message: runtime.GOOS + "/" + runtime.GOARCH, Remedy: "process groups need a Unix system"}}
+	ports := setups.Finding{Code: "FREE_PORTS", OK: true, Message: fmt.Sprintf("ports can be taken between %d and %d", portLow, portHigh)}
+	if _, err := freePorts(16); err != nil {
+		ports = setups.Finding{Code: "FREE_PORTS", Fatal: true, Message: err.Error(), Remedy: "end what listens on those ports"}
+	}
+	return append(findings, ports, checkBinary())
+}
+
+func checkBinary() setups.Finding {
+	f := setups.Finding{Code: "BROKER_BINARY", OK: true}
+	if self, err := os.Executable(); err == nil && filepath.Base(self) == "ister" {
+		f.Message = "this executable: " + self
+		return f
+	}
+	root, err := sourceRoot()
+	if err != nil {
+		f.OK, f.Fatal, f.Message, f.Remedy = false, true, "there is no ister binary", "run `ister scenario`, or give --ister-bin FILE"
+		return f
+	}
+	f.Message = "built from " + root + " when needed"
+	if _, err := exec.LookPath("go"); err != nil {
+		f.OK, f.Fatal, f.Message, f.Remedy = false, true, "the go command is not installed", "install Go, or give --ister-bin FILE"
+	}
+	return f
+}
+
+// New implements setups.Setup.
+func (Setup) New(ctx context.Context, options setups.Options) (setups.Cluster, error) {
+	if options.Say == nil {
+		options.Say = func(string) {}
+	}
+	path, digest, err := findBinary(ctx, options.Binary, options.CacheDir, options.Say)
+	if err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(options.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("run directory: %w", err)
+	}
+	return &cluster{path: path, digest: digest, dir: dir, ledger: NewLedger(dir), http: &http.Client{Timeout: time.Second}}, nil
+}
+
+// closeGrace is how long Close lets brokers end in order.
+const closeGrace = 10 * time.Second
+
+type cluster struct {
+	path, digest, dir string
+	ledger            *Ledger
+	http              *http.Client
+
+	mu      sync.Mutex
+	brokers []*broker // guarded by mu
+	closed  bool      // guarded by mu
+}
+
+// broker is one broker and its present process.
+type broker struct {
+	setups.Broker
+	args []string
+	run  *running // nil: not running
+}
+
+// running is one process. done is closed once it has been waited for; exit is
+// set before.
+type running struct {
+	pid  int
+	done chan struct{}
+	exit setups.Exit
+
+	mu    sync.Mutex
+	ended bool // guarded by mu: the id must not be signalled any more
+}
+
+func (c *cluster) Binary() (string, string) { return c.path, c.digest }
+
+func (c *cluster) Brokers() []setups.Broker {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := make([]setups.Broker, len(c.brokers))
+	for i, b := range c.brokers {
+		out[i] = b.Broker
+		out[i].Running = b.run != nil && !b.run.over()
+	}
+	return out
+}
+
+func (r *running) over() bool {
+	select {
+	case <-r.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// signal signals the process group unless the process has been waited for.
+func (r *running) signal(s syscall.Signal) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended {
+		signalGroup(r.pid, s)
+	}
+}
+
+func (c *cluster) Form(ctx context.Context, n int) ([]setups.Broker, error) {
+	var seeds []string
+	for range n {
+		b, err := c.prepare()
+		if err != nil {
+			return nil, err
+		}
+		seeds = append(seeds, b.Raft)
+	}
+	for _, b := range c.brokers {
+		b.args = append(b.args, "--seed-nodes", strings.Join(seeds, ","))
+		if err := c.launch(b); err != nil {
+			return nil, err
+		}
+	}
+	for _, b := range c.brokers {
+		if exit, err := c.await(ctx, b, "/readyz"); err != nil {
+			return nil, err
+		} else if exit != nil {
+			return nil, c.early(b, *exit)
+		}
+	}
+	return c.Brokers(), nil
+}
+
+func (c *cluster) Add(ctx context.Context) (setups.Broker, error) {
+	b, err := c.prepare()
+	if err != nil {
+		return setups.Broker{}, err
+	}
+	b.args = append(b.args, "--join")
+	if exit, err := c.Start(ctx, b.Name); err != nil {
+		return setups.Broker{}, err
+	} else if exit != nil {
+		return setups.Broker{}, c.early(b, *exit)
+	}
+	started := b.Broker
+	started.Running = true
+	return started, nil
+}
+
+// early is the error of a broker that ended while it was starting.
+func (c *cluster) early(b *broker, exit setups.Exit) error {
+	return fmt.Errorf("%s ended while starting (%s); its log ends with:\n%s", b.Name, describe(exit), tail(filepath.Join(c.dir, b.LogFile), 5))
+}
+
+func describe(exit setups.Exit) string {
+	if exit.Signal != "" {
+		return exit.Signal
+	}
+	return fmt.Sprintf("exit code %d", exit.Code)
+}
+
+// tail returns the last n lines of a file.
+func tail(path string, n int) string {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return err.Error()
+	}
+	lines := strings.Split(strings.TrimSpace(string(data)), "\n")
+	return "  " + strings.Join(lines[max(0, len(lines)-n):], "\n  ")
+}
+
+// prepare gives the next broker its name, ports and directory.
+func (c *cluster) prepare() (*broker, error) {
+	ports, err := freePorts(4)
+	if err != nil {
+		return nil, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, errors.New("the cluster is closed")
+	}
+	name := fmt.Sprintf("b%d", len(c.brokers)+1)
+	home := filepath.Join("brokers", name)
+	if err := os.MkdirAll(filepath.Join(c.dir, home), 0o755); err != nil {
+		return nil, fmt.Errorf("make the broker's directory: %w", err)
+	}
+	at := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", ports[i]) }
+	b := &broker{Broker: setups.Broker{Name: name, Kafka: at(0), Admin: at(1), Raft: at(2), Metrics: at(3), LogFile: filepath.Join(home, "log")}}
+	b.args = []string{"broker", "--data-dir", filepath.Join(c.dir, home, "data"), "--broker-addr", b.Kafka, "--admin-addr", b.Admin,
+		"--raft-addr", b.Raft, "--prom-exporter", b.Metrics}
+	c.brokers = append(c.brokers, b)
+	return b, nil
+}
+
+// launch starts the broker's process.
+func (c *cluster) launch(b *broker) error {
+	home := filepath.Join(c.dir, "brokers", b.Name)
+	if err := os.WriteFile(filepath.Join(home, "cmd"), []byte(c.path+" "+strings.Join(b.args, " ")+"\n"), 0o644); err != nil {
+		return fmt.Errorf("write the command of %s: %w", b.Name, err)
+	}
+	config := fmt.Sprintf("name: %s\nkafka: %s\nadmin: %s\nraft: %s\nmetrics: %s\nbinary: %s\nsha256: %s\n", b.Name, b.Kafka, b.Admin, b.Raft, b.Metrics, c.path, c.digest)
+	if err := os.WriteFile(filepath.Join(home, "config"), []byte(config), 0o644); err != nil {
+		return fmt.Errorf("write the config of %s: %w", b.Name, err)
+	}
+	log, err := os.OpenFile(filepath.Join(home, "log"), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o644)
+	if err != nil {
+		return fmt.Errorf("open the log of %s: %w", b.Name, err)
+	}
+	defer log.Close()
+	cmd := exec.Command(c.path, b.args...)
+	cmd.Dir, cmd.Stdout, cmd.Stderr = home, log, log
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return errors.New("the cluster is closed")
+	}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("start %s: %w", b.Name, err)
+	}
+	b.run = &running{pid: cmd.Process.Pid, done: make(chan struct{})}
+	go b.run.wait(cmd, c.ledger)
+	if err := c.ledger.Add(b.Name, cmd.Process.Pid, cmd.Args); err != nil {
+		b.run.signal(syscall.SIGKILL)
+		return err
+	}
+	return nil
+}
+
+// wait reaps the process. Between reaping it and noting so, its id could belong
+// to another process group and be signalled; so where the system can tell of an
+// end without reaping, the reaping is done under the lock.
+func (r *running) wait(cmd *exec.Cmd, ledger *Ledger) {
+	if awaitExit(r.pid) {
+		r.mu.Lock()
+		_ = cmd.Wait() // its error repeats what ProcessState tells
+	} else {
+		_ = cmd.Wait()
+		r.mu.Lock()
+	}
+	r.ended = true
+	r.mu.Unlock()
+	r.exit = setups.Exit{Code: cmd.ProcessState.ExitCode()}
+	if status, ok := cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signaled() {
+		r.exit.Signal = status.Signal().String()
+	}
+	_ = ledger.End(r.pid) // a list that cannot be written fails the next start
+	close(r.done)
+}
+
+// await polls a path of the broker's admin port until it answers 200, or the
+// broker ends.
+func (c *cluster) await(ctx context.Context, b *broker, path string) (*setups.Exit, error) {
+	ticker := time.NewTicker(25 * time.Millisecond)
+	defer ticker.Stop()
+	last := "no answer"
+	for {
+		select {
+		case <-b.run.done:
+			exit := b.run.exit
+			return &exit, nil
+		case <-ctx.Done():
+			return nil, fmt.Errorf("%s: GET http://%s%s: %s: %w; its log ends with:\n%s", b.Name, b.Admin, path, last, ctx.Err(), tail(filepath.Join(c.dir, b.LogFile), 5))
+		case <-ticker.C:
+		}
+		request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+b.Admin+path, nil)
+		if err != nil {
+			return nil, err
+		}
+		response, err := c.http.Do(request)
+		if err != nil {
+			continue
+		}
+		body, _ := io.ReadAll(io.LimitReader(response.Body, 4096))
+		response.Body.Close()
+		if response.StatusCode == http.StatusOK {
+			return nil, nil
+		}
+		last = fmt.Sprintf("status %d %s", response.StatusCode, bytes.TrimSpace(body))
+	}
+}
+
+func (c *cluster) find(name string) (*broker, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, b := range c.brokers {
+		if b.Name == name {
+			return b, nil
+		}
+	}
+	return nil, fmt.Errorf("no broker is called %s", name)
+}
+
+// alive finds a broker that runs.
+func (c *cluster) alive(name string) (*broker, error) {
+	b, err := c.find(name)
+	if err == nil && (b.run == nil || b.run.over()) {
+		err = fmt.Errorf("%s does not run", name)
+	}
+	return b, err
+}
+
+func (c *cluster) Start(ctx context.Context, name string) (*setups.Exit, error) {
+	b, err := c.find(name)
+	if err != nil {
+		return nil, err
+	}
+	if b.run != nil && !b.run.over() {
+		return nil, fmt.Errorf("%s runs already", name)
+	}
+	if err := c.launch(b); err != nil {
+		return nil, err
+	}
+	return c.await(ctx, b, "/healthz")
+}
+
+func (c *cluster) Stop(ctx context.Context, name string, grace time.Duration) (setups.Exit, error) {
+	b, err := c.alive(name)
+	if err != nil {
+		return setups.Exit{}, err
+	}
+	b.run.signal(syscall.SIGTERM)
+	timer := time.NewTimer(grace)
+	defer timer.Stop()
+	select {
+	case <-b.run.done:
+		return b.run.exit, nil
+	case <-ctx.Done():
+		return setups.Exit{}, fmt.Errorf("stop %s: %w", name, ctx.Err())
+	case <-timer.C:
+		b.run.signal(syscall.SIGKILL)
+		<-b.run.done
+		return b.run.exit, fmt.Errorf("%s did not end within %s of SIGTERM and was killed", name, grace)
+	}
+}
+
+func (c *cluster) Kill(ctx context.Context, name string) error {
+	b, err := c.alive(name)
+	if err != nil {
+		return err
+	}
+	b.run.signal(syscall.SIGKILL)
+	select {
+	case <-b.run.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("kill %s: %w", name, ctx.Err())
+	}
+}
+
+func (c *cluster) Pause(name string) error {
+	b, err := c.alive(name)
+	if err == nil {
+		b.run.signal(syscall.SIGSTOP)
+	}
+	return err
+}
+
+func (c *cluster) Resume(name string) error {
+	b, err := c.alive(name)
+	if err == nil {
+		b.run.signal(syscall.SIGCONT)
+	}
+	return err
+}
+
+func (c *cluster) Close(ctx context.Context) []string {
+	c.mu.Lock()
+	c.closed = true
+	var live []*broker
+	for _, b := range c.brokers {
+		if b.run != nil && !b.run.over() {
+			live = append(live, b)
+		}
+	}
+	c.mu.Unlock()
+	for _, b := range live {
+		b.run.signal(syscall.SIGCONT) // a paused one cannot end
+		b.run.signal(syscall.SIGTERM)
+	}
+	ctx, cancel := context.WithTimeout(ctx, closeGrace)
+	defer cancel()
+	var left []string
+	for _, b := range live {
+		select {
+		case <-b.run.done:
+			continue
+		case <-ctx.Done():
+		}
+		b.run.signal(syscall.SIGKILL)
+		select {
+		case <-b.run.done:
+		case <-time.After(5 * time.Second):
+			left = append(left, fmt.Sprintf("process %d (%s)", b.run.pid, b.Name))
+		}
+	}
+	return left
+}

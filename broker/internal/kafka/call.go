@@ -102,12 +102,12 @@ func (c *connection) dispatch(ctx context.Context, buf *buffer) error {
 		buf.put()
 		return c.refuse(h, "API or version is not supported")
 	}
-	if len(buf.b) > api.requestBytesMax(c.cfg) {
+	if !api.takes(len(buf.b)) {
 		buf.put()
 		return c.refuse(h, "request is too large for its API")
 	}
 	flexible := api.isFlexible(h.version)
-	body, err := h.parseHeaderRest(buf.b[headerMin:], flexible)
+	body, err := skipHeaderRest(buf.b[headerMin:], flexible)
 	if err != nil {
 		buf.put()
 		return c.refuse(h, "header is malformed")

@@ -97,13 +97,16 @@ func (p *produceCall) decode(body []byte, version int16) error {
 	flexible := version >= produceFlexible
 	c := cursor{b: body}
 	if version >= produceV2Batches {
-		p.transactional = c.nullableString(flexible) != nil
+		_, p.transactional = c.optionalString(flexible)
 	}
 	p.req.Acks = Acks(c.int16())
 	p.req.Timeout = time.Duration(max(0, c.int32())) * time.Millisecond
 	for topics := c.arrayLength(flexible, topicBytesMin); topics > 0 && !c.bad; topics-- {
 		t := produceTopic{name: c.string(flexible)}
 		t.parts = c.arrayLength(flexible, partitionBytesMin)
+		if len(p.topics)+len(p.parts)+t.parts > producePartsMax {
+			return errMalformed
+		}
 		for n := t.parts; n > 0 && !c.bad; n-- {
 			p.parts = append(p.parts, producePart{index: c.int32(), records: c.nullableBytes(flexible), slot: -1})
 			c.tags(flexible)
@@ -118,10 +121,13 @@ func (p *produceCall) decode(body []byte, version int16) error {
 	return nil
 }
 
-// The fewest bytes that a topic and a partition take in a request.
 const (
+	// The fewest bytes that a topic and a partition take in a request.
 	topicBytesMin     = 2
 	partitionBytesMin = 5
+	// producePartsMax bounds the topics and partitions of one request, which take
+	// more memory than they take bytes.
+	producePartsMax = 100_000
 )
 
 // resolve judges each partition and gives the good ones to the backend's request.

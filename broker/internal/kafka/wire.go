@@ -51,7 +51,7 @@ func (c *cursor) uvarint() int {
 	return int(v)
 }
 
-// length reads the length of a compact (flexible) or classic field; -1 is null.
+// bytesLength reads the length of a compact (flexible) or classic field; -1 is null.
 func (c *cursor) bytesLength(flexible bool) int {
 	if flexible {
 		return c.uvarint() - 1
@@ -72,8 +72,8 @@ func (c *cursor) arrayLength(flexible bool, elementMin int) int {
 	return n
 }
 
-// nullableString returns nil for null. The string aliases the input.
-func (c *cursor) nullableString(flexible bool) *string {
+// optionalString reports false for null. The string aliases the input.
+func (c *cursor) optionalString(flexible bool) (string, bool) {
 	n := 0
 	if flexible {
 		n = c.uvarint() - 1
@@ -81,21 +81,16 @@ func (c *cursor) nullableString(flexible bool) *string {
 		n = int(c.int16())
 	}
 	if c.bad || n < 0 {
-		return nil
+		return "", false
 	}
-	s := aliasString(c.take(n))
-	return &s
+	return aliasString(c.take(n)), true
 }
 
 // string refuses null. The string aliases the input.
 func (c *cursor) string(flexible bool) string {
-	n := 0
-	if flexible {
-		n = c.uvarint() - 1
-	} else {
-		n = int(c.int16())
-	}
-	return aliasString(c.take(n))
+	s, ok := c.optionalString(flexible)
+	c.bad = c.bad || !ok
+	return s
 }
 
 // nullableBytes returns nil for null; it aliases the input.
@@ -125,7 +120,6 @@ func aliasString(b []byte) string { return unsafe.String(unsafe.SliceData(b), le
 type header struct {
 	key, version int16
 	correlation  int32
-	client       string // aliases the request
 }
 
 // headerMin is the part of the header that no version changes.
@@ -140,13 +134,11 @@ func parseHeaderStart(b []byte) header {
 	}
 }
 
-// parseHeaderRest reads the client id and, in a flexible version, the tags. It
-// returns the body.
-func (h *header) parseHeaderRest(b []byte, flexible bool) ([]byte, error) {
+// skipHeaderRest passes over the client id and, in a flexible version, the tags.
+// It returns the body.
+func skipHeaderRest(b []byte, flexible bool) ([]byte, error) {
 	c := cursor{b: b}
-	if client := c.nullableString(false); client != nil {
-		h.client = *client
-	}
+	c.optionalString(false)
 	c.tags(flexible)
 	if c.bad {
 		return nil, errMalformed

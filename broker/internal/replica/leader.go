@@ -48,7 +48,7 @@ func (r *Replica) Produce(batch []byte, leaseValid bool, now time.Time) (Produce
 	if header.Idempotent() {
 		duplicate, first, err := r.log.CheckSequence(header)
 		if err != nil {
-			return ProduceResult{}, err
+			return ProduceResult{}, r.unknownProducer(header, err)
 		}
 		if duplicate {
 			result.First, result.Last, result.Duplicate = first, first+model.Offset(header.LastOffsetDelta), true
@@ -62,6 +62,25 @@ func (r *Replica) Produce(batch []byte, leaseValid bool, now time.Time) (Produce
 	r.leader.Appended(r.log.LogEnd(), now)
 	result.HighWatermarkChanged = r.leader.Counted(r.counted(), now)
 	return result, nil
+}
+
+// unknownProducer tells a producer of which nothing is left from one whose earlier
+// batch is still under way. Both arrive with a sequence that is not next. Where
+// the start of the log was deleted, what the producer sent may have gone with it
+// (with the snapshot, too, after a crash or on a new replica), and no retry would
+// ever succeed: it has to begin anew (KIP-360).
+func (r *Replica) unknownProducer(h record.Header, err error) error {
+	if r.log.LogStart() == 0 || !refusal.Is(err, refusal.OutOfOrderSequence) {
+		return err
+	}
+	// Any producer that the log remembers has an epoch of at least 0.
+	h.ProducerEpoch, h.BaseSequence = -1, 0
+	if _, _, known := r.log.CheckSequence(h); known != nil {
+		return err
+	}
+	return refusal.New(refusal.UnknownProducer, fmt.Sprintf("producer %d", h.ProducerID),
+		fmt.Sprintf("nothing of producer %d is left in a log that starts at %d", h.ProducerID, r.log.LogStart()),
+		"start its sequence again at 0 with a new producer epoch")
 }
 
 func (r *Replica) judgeProduce(batch []byte, leaseValid bool) error {

@@ -34,7 +34,7 @@ type ledger struct {
 	start      model.Offset // highest log start seen
 	sequences  map[[2]int64]model.Offset
 	leaders    map[model.LeaderEpoch]string
-	latestTold model.Offset
+	told       answerOf // the newest answer to ListOffsets
 	// watermark is the highest that any leader of the newest epoch had.
 	watermarkEpoch model.LeaderEpoch
 	watermark      model.Offset
@@ -463,16 +463,27 @@ func (c *checker) told(p *send, result replica.ProduceResult) {
 	}
 }
 
-// latest checks ListOffsets answers against those given before the question.
-func (c *checker) latest(by *consumer, from *node, toldBefore, end model.Offset) {
+// answerOf is a leader's answer to ListOffsets (latest). A client knows the epoch
+// it comes from, and so an answer of a leader that does not know yet that it is
+// none.
+type answerOf struct {
+	epoch model.LeaderEpoch
+	end   model.Offset
+}
+
+// latest checks an answer against those that were given before the question.
+func (c *checker) latest(by *consumer, from *node, before, now answerOf) {
 	g := c.ledger(by.partition)
-	if g.lossy {
+	if g.lossy || now.epoch < before.epoch {
 		return
 	}
-	if end < toldBefore {
-		c.fail("latest-monotone", "consumer %d of %s is told latest %d by node %d, %d was told before it asked", by.number, short(g.id), end, from.id, toldBefore)
+	if now.end < before.end {
+		c.fail("latest-monotone", "consumer %d of %s is told latest %d by node %d in epoch %d, %d was told before it asked, in epoch %d",
+			by.number, short(g.id), now.end, from.id, now.epoch, before.end, before.epoch)
 	}
-	g.latestTold = max(g.latestTold, end)
+	if now.epoch > g.told.epoch || now.epoch == g.told.epoch && now.end > g.told.end {
+		g.told = now
+	}
 }
 
 // consumed checks what a consumer got and returns where it goes on.

@@ -36,6 +36,7 @@ type send struct {
 	done     bool
 	attempts int
 	waiting  bool // for an answer
+	refusal  error
 }
 
 const (
@@ -145,9 +146,26 @@ func (p *send) again() {
 	p.producer.s.after(wait, p.try)
 }
 
-func (p *send) refused(error) {
+func (p *send) refused(err error) {
 	p.waiting = false
+	p.refusal = err
+	c := p.producer
+	lost := refusal.Is(err, refusal.OutOfOrderSequence) && c.s.check.ledger(c.partition).lossy && p.attempts > 10
+	if lost || refusal.Is(err, refusal.UnknownProducer) {
+		c.restart()
+		return
+	}
 	p.again()
+}
+
+// restart begins anew under another producer id, as clients do when the log has
+// forgotten them: by retention, or by losing what they sent where the topic does
+// not sync before ack.
+func (c *producer) restart() {
+	for _, p := range c.window {
+		p.done = true
+	}
+	c.window, c.pid, c.sequence = nil, 0, 0
 }
 
 func (p *send) acked(result replica.ProduceResult) {
@@ -186,7 +204,7 @@ func (c *consumer) run() {
 		return
 	}
 	latest := c.s.oneIn(4)
-	from, toldBefore := c.next, c.s.check.ledger(c.partition).latestTold
+	from, told := c.next, c.s.check.ledger(c.partition).told
 	c.s.links.call(nil, to, produceTimeout, func(answer func(func())) {
 		l := to.replicas[c.partition]
 		if l == nil || !to.leaseValid() {
@@ -194,7 +212,8 @@ func (c *consumer) run() {
 		}
 		if latest {
 			if end, err := l.replica.LatestOffset(); err == nil {
-				answer(func() { c.s.check.latest(c, to, toldBefore, end) })
+				now := answerOf{l.replica.LeaderEpoch(), end}
+				answer(func() { c.s.check.latest(c, to, told, now) })
 			}
 			return
 		}

@@ -90,7 +90,7 @@ func (s *Sim) settled() string {
 	}
 	for _, c := range s.producers {
 		if !c.gone && s.now.Sub(c.ackedAt) > time.Second {
-			return fmt.Sprintf("producer %d of %s makes no progress since %v", c.number, short(c.partition), c.ackedAt.Sub(s.start))
+			return fmt.Sprintf("producer %d of %s makes no progress since %v: %v", c.number, short(c.partition), c.ackedAt.Sub(s.start), c.trouble())
 		}
 	}
 	return ""
@@ -113,8 +113,12 @@ func (s *Sim) quiet() string {
 		end := leader.log.LogEnd()
 		for _, id := range p.Replicas {
 			l := s.node(id).replicas[p.ID]
-			if l == nil || l.log.LogEnd() != end || l.replica.HighWatermark() != end || l.log.LogStart() != leader.log.LogStart() {
-				return fmt.Sprintf("%s differs on node %d: %v, the leader is %s", short(p.ID), id, l, leader.replica)
+			if l == nil || l.log.LogEnd() != end || l.replica.HighWatermark() != end {
+				state := "not open"
+				if l != nil {
+					state = fmt.Sprintf("%s, asked %d, syncing %v", l.replica, l.asked, l.syncing)
+				}
+				return fmt.Sprintf("%s differs on node %d: %s; the leader is %s", short(p.ID), id, state, leader.replica)
 			}
 		}
 	}
@@ -124,4 +128,14 @@ func (s *Sim) quiet() string {
 		}
 	}
 	return ""
+}
+
+// trouble is the last refusal of the oldest batch that is not acknowledged.
+func (c *producer) trouble() error {
+	for _, p := range c.window {
+		if !p.done {
+			return p.refusal
+		}
+	}
+	return nil
 }

@@ -147,7 +147,8 @@ func (q *quorum) majority(n *node) bool {
 // tick replaces a controller that lost its majority.
 func (q *quorum) tick() {
 	q.s.after(tickEvery, q.tick)
-	if q.majority(q.s.node(q.controller)) {
+	c := q.s.node(q.controller)
+	if q.majority(c) && c.control != nil && c.control.term == q.term {
 		q.lostAt = time.Time{}
 		return
 	}

@@ -185,9 +185,14 @@ func (l *Log) AppendLeader(batches []byte, epoch model.LeaderEpoch) (first, last
 }
 
 // AppendFollower appends batches exactly as the leader sent them. Each must begin at
-// the log end and have a matching checksum. After an error nothing was appended.
+// the log end and have a matching checksum; in an empty log the first may begin
+// before it, if it holds it, which lowers the log start. After an error nothing was
+// appended.
 // Refusals: CORRUPT_BATCH, UNSUPPORTED_FORMAT; a gap in the offsets is a fault.
 func (l *Log) AppendFollower(batches []byte) (last model.Offset, err error) {
+	if err := l.alignStart(batches); err != nil {
+		return 0, err
+	}
 	l.mu.Lock()
 	err = l.usable()
 	next, lastEpoch := l.end, l.epochs.last()
@@ -214,6 +219,22 @@ func (l *Log) AppendFollower(batches []byte) (last model.Offset, err error) {
 		return 0, err
 	}
 	return next - 1, nil
+}
+
+// alignStart moves the start of an empty log back to the beginning of the first
+// batch, when the log start that it took over from its leader lies inside one.
+func (l *Log) alignStart(batches []byte) error {
+	h, _, err := record.Parse(batches)
+	if err != nil {
+		return nil // the append finds out
+	}
+	l.mu.Lock()
+	inside := l.start == l.end && h.BaseOffset < l.end && h.LastOffset() >= l.end
+	l.mu.Unlock()
+	if !inside {
+		return nil
+	}
+	return l.ResetTo(h.BaseOffset)
 }
 
 // write puts the batches of l.headers at the end of the active segment with one

@@ -152,6 +152,13 @@ func (p *producers) expire(now time.Time, expiry time.Duration) {
 	}
 }
 
+// expireAll forgets every batch but keeps the epochs.
+func (p *producers) expireAll() {
+	for _, one := range p.byID {
+		one.Expired, one.Batches = true, nil
+	}
+}
+
 // ids lists the producers in ascending order.
 func (p *producers) ids() []model.ProducerID {
 	out := make([]model.ProducerID, 0, len(p.byID))

@@ -229,6 +229,10 @@ func (r *recoverer) scan() error {
 			r.stop(len(l.segments)-1, segmentHeader, next, fmt.Sprintf("offset %d is missing, %s follows", next, segmentName(base)))
 			continue
 		}
+		if s.indexed > segmentHeader {
+			// Batches that were not looked at: what was collected before is of no use.
+			r.scanned, r.pending = s.next, nil
+		}
 		for _, e := range covered {
 			l.epochs = l.epochs.assign(e.Epoch, e.Start)
 		}
@@ -535,6 +539,10 @@ func (l *Log) newestSnapshot(ascending []model.Offset, end model.Offset) (model.
 		}
 		state, err := decodeProducers(producersName(off), off, b)
 		if err == nil {
+			if off < l.start {
+				// What came between is deleted: sequences may have gone on since.
+				state.expireAll()
+			}
 			return off, state, nil
 		}
 		if refusal.As(err) != nil {

@@ -8,7 +8,8 @@ import (
 )
 
 // markBytes is how much durable data may follow a segment's mark before the mark is
-// moved on. It bounds what damage to a tail can be mistaken for a torn write.
+// moved on, an eighth of the segment at most. It bounds how much damaged data at the
+// tail can be mistaken for a torn write.
 const markBytes = 1 << 20
 
 // Sync makes everything that was appended before the call durable. A failed sync
@@ -67,7 +68,7 @@ func (l *Log) dirtyLocked() []dirtySegment {
 		s := l.segments[i]
 		s.handle.refs++ // dirty segments are never evicted
 		d := dirtySegment{segment: s, size: s.size, next: s.next, sealed: s != l.active(), named: s.named}
-		if i > 0 && s.mark.Serial == 0 || s.synced-max(s.mark.Position, segmentHeader) >= markBytes {
+		if i > 0 && s.mark.Serial == 0 || s.synced-max(s.mark.Position, segmentHeader) >= min(markBytes, l.cfg.SegmentBytes/8) {
 			// True once the segments before this one are synced, which happens first.
 			d.mark = mark{max(s.synced, segmentHeader), s.syncedNext, s.mark.Serial + 1}
 		}

@@ -159,6 +159,13 @@ func (l *Log) truncate(off model.Offset) error {
 	if err := l.cutJournal(cut.next); err != nil {
 		return err
 	}
+	if cut.next < l.start {
+		// The batch that goes holds the log start. The start follows the end, so
+		// that the batch can be fetched again.
+		if err := l.writeCheckpoint(checkpoint{Start: cut.next}); err != nil {
+			return err
+		}
+	}
 	for k := len(l.segments) - 1; k > i; k-- {
 		if err := l.removeSegment(l.segments[k].base); err != nil {
 			return err
@@ -235,7 +242,7 @@ func (l *Log) publishCut(i int, cut segment) {
 	s.next, s.size, s.maxTimestamp, s.entries, s.mark = cut.next, cut.size, cut.maxTimestamp, cut.entries, cut.mark
 	s.synced, s.syncedNext, s.indexed = s.size, s.next, 0
 	l.end = s.next
-	l.durable = min(l.durable, l.end)
+	l.start, l.durable = min(l.start, l.end), min(l.durable, l.end)
 	l.epochs = l.epochs.truncateTo(l.end)
 	l.forgetPositions()
 	l.mu.Unlock()

@@ -81,7 +81,10 @@ func (p *Plane) openLog(id model.Partition, s settings) (log *segment.Log, rebui
 		p.metrics.TruncatedBytes.Add(float64(recovery.TruncatedBytes))
 	}
 	p.log(telemetry.ReplicaOpened{Partition: id, LogEnd: log.LogEnd(), Truncated: recovery.TruncatedBytes, Took: time.Since(started)})
-	p.flusher.Attach(log)
+	if err := p.flusher.Attach(log); err != nil {
+		log.Close(false)
+		return nil, rebuilding, fmt.Errorf("attach log %s: %w", id, err)
+	}
 	return log, rebuilding, nil
 }
 

@@ -121,7 +121,7 @@ func (p *Plane) flushIntervals(now time.Time) {
 		log := l.log
 		l.mu.Unlock()
 		if due {
-			p.flusher.Request(log, log.LogEnd(), l.flushDone)
+			p.flusher.Request(log, log.LogEnd(), l.onFlushed)
 		}
 	}
 }

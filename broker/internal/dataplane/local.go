@@ -49,7 +49,10 @@ type local struct {
 	flushedAt time.Time
 	dirty     bool
 
-	flushDone func(durable model.Offset, err error) // onFlushed, bound once
+	// flushing: the flusher was asked for this leader's log and has not answered.
+	// One request is out at a time; its answer asks again for what came since.
+	flushing  bool
+	flushDone func(durable model.Offset, err error) // leaderFlushed, bound once
 }
 
 // settings are what the topic says about this replica.
@@ -120,9 +123,35 @@ func (l *local) advanced(finished []waiter) []waiter {
 	return finished
 }
 
-// onFlushed takes the flusher's word. It is called from the flusher's
-// goroutines, for leaders and followers alike.
+// leaderFlushed is the flusher's answer to a leader: whatever was appended while
+// the sync ran goes into the next.
+func (l *local) leaderFlushed(durable model.Offset, err error) {
+	l.onFlushed(durable, err)
+	l.mu.Lock()
+	log := l.log
+	again := err == nil && !l.dropped && l.offline == nil && log.Durable() < log.LogEnd()
+	l.flushing = again
+	l.mu.Unlock()
+	if again {
+		l.plane.flusher.Request(log, log.LogEnd(), l.flushDone)
+	}
+}
+
+// wantFlush reports whether the flusher has to be asked; then the caller does so,
+// without the lock. Under mu.
+func (l *local) wantFlush() bool {
+	if l.flushing {
+		return false
+	}
+	l.flushing = true
+	return true
+}
+
+// onFlushed takes the flusher's word, for leaders and followers alike.
 func (l *local) onFlushed(durable model.Offset, err error) {
+	if errors.Is(err, segment.ErrDetached) {
+		return // the log is being closed
+	}
 	if err != nil {
 		l.fault("sync", err)
 		return

@@ -113,7 +113,7 @@ func (p *Plane) openNew(im *metadata.Image, self model.NodeID, ids []model.Parti
 			continue
 		}
 		l := &local{id: id, plane: p, settings: settingsOf(im.Topics[id.Topic])}
-		l.flushDone = l.onFlushed
+		l.flushDone = l.leaderFlushed
 		missing = append(missing, l)
 	}
 	forEach(openParallel, len(missing), func(i int) { p.open(missing[i], self) })
@@ -182,7 +182,7 @@ func (p *Plane) assign(im *metadata.Image, state *metadata.Partition, epochs map
 	leading := change.After == replica.RoleLeader
 	l.leads.Store(leading)
 	end, logAt := l.replica.LogEnd(), l.log
-	needSync := leading && change.NewEpoch && l.settings.flushSync && logAt.Durable() < end
+	needSync := leading && change.NewEpoch && l.settings.flushSync && logAt.Durable() < end && l.wantFlush()
 	l.mu.Unlock()
 
 	p.finish(finished)

@@ -100,7 +100,13 @@ func (e *Endpoint) Call(ctx context.Context, to Target, name string, request, re
 		}
 		return &CallError{Sent: true, Err: fmt.Errorf("call %s at %s: %w", name, to.Address, err)}
 	}
-	if !e.idle.put(to, c) {
+	if answer.Early && answer.Refusal != nil {
+		// The connection carries an identity that is no longer good.
+		if hook := e.onRefused.Load(); hook != nil {
+			(*hook)(c.by, answer.Refusal)
+		}
+		_ = c.Close()
+	} else if !e.idle.put(to, c) {
 		_ = c.Close()
 	}
 	return answer.into(name, to, response)

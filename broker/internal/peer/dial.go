@@ -131,7 +131,7 @@ func (e *Endpoint) dial(ctx context.Context, s stream, to Target, eager bool) (*
 		e.untrack(c)
 		return nil, by, no, fmt.Errorf("connect to %s: %w", to.Address, err)
 	}
-	return &trackedConn{Conn: c, endpoint: e}, by, no, nil
+	return &trackedConn{Conn: c, endpoint: e, by: by}, by, no, nil
 }
 
 // Probe dials without back-off and tells who answers. It is how a silent node is

@@ -218,6 +218,7 @@ func (e *Endpoint) isClosed() bool {
 type trackedConn struct {
 	net.Conn
 	endpoint *Endpoint
+	by       Identity // who answered, on outgoing connections
 }
 
 // Close implements net.Conn.

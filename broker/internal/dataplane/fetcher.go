@@ -39,7 +39,8 @@ type fetcher struct {
 	members map[*local]*member
 	pending []*member         // positions to tell the leader
 	removed []model.Partition // to tell it too
-	client  *peer.FetchClient // of the request in flight, nil between requests
+	open    *peer.FetchClient // of the session
+	client  *peer.FetchClient // the same, while a request is in flight
 	request uint64            // number of the request in flight
 	retry   bool              // the client was closed to open another at once
 
@@ -65,7 +66,7 @@ func newFetcher(p *Plane, leader model.NodeID) *fetcher {
 // stop ends the fetcher and waits.
 func (f *fetcher) stop() {
 	f.cancel()
-	f.interrupt()
+	f.reopen()
 	<-f.ended
 }
 
@@ -122,9 +123,11 @@ func (f *fetcher) interruptRequest(number uint64) {
 	client.Close()
 }
 
-func (f *fetcher) interrupt() {
+// reopen ends the session so that another one begins, with what this node is now.
+func (f *fetcher) reopen() {
 	f.mu.Lock()
-	client := f.client
+	client := f.open
+	f.retry = client != nil
 	f.mu.Unlock()
 	if client != nil {
 		client.Close()
@@ -199,8 +202,8 @@ func (f *fetcher) session() (worked bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("open fetch session: %w", err)
 	}
-	defer client.Close()
-	f.requeue()
+	defer f.closeSession(client)
+	f.requeue(client)
 	for {
 		if err := f.fetch(client); err != nil {
 			return worked, err
@@ -231,15 +234,23 @@ func (f *fetcher) idle() bool {
 }
 
 // requeue has a new session start with every member.
-func (f *fetcher) requeue() {
+func (f *fetcher) requeue(client *peer.FetchClient) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	f.open = client
 	f.removed = f.removed[:0]
 	f.pending = f.pending[:0]
 	for _, m := range f.members {
 		m.queued = true
 		f.pending = append(f.pending, m)
 	}
+}
+
+func (f *fetcher) closeSession(client *peer.FetchClient) {
+	f.mu.Lock()
+	f.open = nil
+	f.mu.Unlock()
+	client.Close()
 }
 
 // fetch makes one request, with every position that changed.

@@ -14,6 +14,7 @@ import (
 // matter here, not the steps between them.
 func (p *Plane) reconcileLoop() {
 	var done *metadata.Image
+	var registered model.NodeEpoch
 	for {
 		select {
 		case <-p.ctx.Done():
@@ -26,6 +27,12 @@ func (p *Plane) reconcileLoop() {
 		}
 		p.reconcile(done, im)
 		done = im
+		if _, epoch := p.control.Self(); epoch != registered {
+			if registered != 0 {
+				p.reopenSessions() // they carry the epoch of the registration before
+			}
+			registered = epoch
+		}
 	}
 }
 
@@ -308,6 +315,14 @@ func (p *Plane) unfollow(l *local) {
 	p.mu.RUnlock()
 	for _, f := range fetchers {
 		f.remove(l)
+	}
+}
+
+func (p *Plane) reopenSessions() {
+	p.mu.RLock()
+	defer p.mu.RUnlock()
+	for _, f := range p.fetchers {
+		f.reopen()
 	}
 }
 

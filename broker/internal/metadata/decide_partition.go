@@ -90,11 +90,12 @@ func decideAlterISR(im *Image, c *AlterISR) (Decision, error) {
 			r.Refusal = string(reason)
 		} else if done[change.Partition] {
 			r.Refusal = string(refusal.StalePartitionEpoch)
-		} else if isr := memberIDs(change.ISR); slices.Equal(isr, p.ISR) {
-			r.State = p
 		} else {
+			// Also when the ISR is as it was: the partition epoch moves on, so that
+			// an earlier proposal of the leader, whose answer it never got, cannot
+			// be accepted any more.
 			np := p.clone()
-			np.ISR = isr
+			np.ISR = memberIDs(change.ISR)
 			d.Records = append(d.Records, &PartitionChanged{Partition: np})
 			r.State = np
 			done[change.Partition] = true

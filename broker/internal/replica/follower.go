@@ -9,7 +9,8 @@ import (
 	"github.com/ister-mq/ister/broker/internal/replication"
 )
 
-// FetchPosition is what to ask the leader next; the caller sets MaxBytes. False:
+// FetchPosition is what to ask the leader next; the caller adds NodeEpoch, which
+// its registration gave it, and MaxBytes. False:
 // not a follower, or (with FlushSync) what was appended is not synced yet; ask
 // again after Flushed.
 func (r *Replica) FetchPosition() (FetchFrom, bool) {
@@ -17,7 +18,7 @@ func (r *Replica) FetchPosition() (FetchFrom, bool) {
 		return FetchFrom{}, false
 	}
 	return FetchFrom{
-		Node: r.cfg.Self, NodeEpoch: r.nodeEpoch, LeaderEpoch: r.partition.LeaderEpoch,
+		Node: r.cfg.Self, LeaderEpoch: r.partition.LeaderEpoch,
 		Offset: r.log.LogEnd(), LastFetchedEpoch: r.log.LastEpoch(),
 	}, true
 }

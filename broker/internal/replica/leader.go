@@ -230,29 +230,22 @@ func (r *Replica) ISRProposal(now time.Time) (metadata.ISRChange, bool) {
 }
 
 // ISRProposalDone takes the outcome of a proposal: the partition as the
-// controller now has it, or why not. Err counts as a definite no only when it is
-// a refusal other than OUTCOME_UNKNOWN; otherwise the additions stay counted
-// until the partition epoch moves. It reports whether the high watermark moved.
+// controller now has it, or why not. Whatever the error says, the additions stay
+// counted until the partition epoch moves: the request may still be accepted. It
+// reports whether the high watermark moved.
 func (r *Replica) ISRProposalDone(change metadata.ISRChange, state *metadata.Partition, err error, now time.Time) (highWatermarkChanged bool) {
 	if r.leader == nil {
 		return false
 	}
-	p := replication.Proposal{LeaderEpoch: change.LeaderEpoch, PartitionEpoch: change.PartitionEpoch}
-	if err == nil && state != nil {
-		if state.LeaderEpoch != r.partition.LeaderEpoch || state.PartitionEpoch <= r.partition.PartitionEpoch {
-			// Newer metadata is on its way, or was here first.
-			return r.leader.Resolved(p, replication.Unknown, proposalPause, now)
-		}
-		before := r.leader.HighWatermark()
-		r.partition = state
-		_ = r.lead(state, r.leader.Eligible(), now) // the same epoch: touches no file
-		return r.leader.HighWatermark() != before
+	newer := err == nil && state != nil && state.LeaderEpoch == r.partition.LeaderEpoch && state.PartitionEpoch > r.partition.PartitionEpoch
+	if !newer { // or newer metadata was here first
+		p := replication.Proposal{LeaderEpoch: change.LeaderEpoch, PartitionEpoch: change.PartitionEpoch}
+		return r.leader.Failed(p, proposalPause, now)
 	}
-	outcome := replication.Unknown
-	if refusal.As(err) != nil && !refusal.Is(err, refusal.OutcomeUnknown) {
-		outcome = replication.Refused
-	}
-	return r.leader.Resolved(p, outcome, proposalPause, now)
+	before := r.leader.HighWatermark()
+	r.partition = state
+	r.leader.Assign(r.assignment(r.leader.Eligible()), now)
+	return r.leader.HighWatermark() != before
 }
 
 // Read returns whole batches below the high watermark for a consumer, from the

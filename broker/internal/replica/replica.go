@@ -61,7 +61,6 @@ type Replica struct {
 
 	role      Role
 	partition *metadata.Partition // the newest, nil before the first Assign and once deleted
-	nodeEpoch model.NodeEpoch     // of Self, by the newest image; 0 while fenced
 	watermark model.Offset        // while not leading; the leader has its own
 
 	leader *replication.Leader // while RoleLeader
@@ -166,7 +165,7 @@ func (r *Replica) Assign(p *metadata.Partition, epochs map[model.NodeID]model.No
 		p = r.partition
 	}
 	before := r.partition
-	r.partition, r.nodeEpoch = p, epochs[r.cfg.Self]
+	r.partition = p
 	c.NewEpoch = p == nil || before == nil || before.LeaderEpoch != p.LeaderEpoch
 	watermark := r.HighWatermark()
 
@@ -208,11 +207,7 @@ func (r *Replica) roleIn(p, before *metadata.Partition, now Role) Role {
 
 // lead begins or continues to lead r.partition.
 func (r *Replica) lead(before *metadata.Partition, epochs map[model.NodeID]model.NodeEpoch, now time.Time) error {
-	p := r.partition
-	a := replication.Assignment{
-		Replicas: p.Replicas, ISR: p.ISR, LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch,
-		MinISR: max(1, min(r.cfg.MinISR, len(p.Replicas)-len(p.Adding))), Eligible: epochs,
-	}
+	p, a := r.partition, r.assignment(epochs)
 	if r.leader != nil && before.LeaderEpoch == p.LeaderEpoch {
 		r.leader.Assign(a, now)
 		return nil
@@ -227,6 +222,14 @@ func (r *Replica) lead(before *metadata.Partition, epochs map[model.NodeID]model
 	}
 	r.leader = replication.NewLeader(r.cfg.Self, r.cfg.LagMax, a, r.log.LogEnd(), r.counted(), r.HighWatermark(), now)
 	return nil
+}
+
+func (r *Replica) assignment(epochs map[model.NodeID]model.NodeEpoch) replication.Assignment {
+	p := r.partition
+	return replication.Assignment{
+		Replicas: p.Replicas, ISR: p.ISR, LeaderEpoch: p.LeaderEpoch, PartitionEpoch: p.PartitionEpoch,
+		MinISR: max(1, min(r.cfg.MinISR, len(p.Replicas)-len(p.Adding))), Eligible: epochs,
+	}
 }
 
 // resign keeps the high watermark and drops what only a leader has.

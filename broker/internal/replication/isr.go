@@ -33,18 +33,8 @@ func (p *Proposal) nodes() []model.NodeID {
 	return ids
 }
 
-// Outcome is what became of a proposal.
-type Outcome uint8
-
-// The outcomes. An accepted proposal whose new assignment is not known yet is
-// Unknown: Assign settles it.
-const (
-	Refused Outcome = iota // it was not and never will be accepted
-	Unknown                // it may have been, or may yet be, accepted
-)
-
 // Propose returns the ISR to ask the controller for now, if another one than it
-// has. The caller reports the outcome by Resolved.
+// has. An accepted proposal is settled by Assign; any other outcome by Failed.
 func (l *Leader) Propose(now time.Time) (Proposal, bool) {
 	if l.proposed != nil || now.Before(l.notBefore) || l.assigned.Eligible[l.self] == 0 {
 		return Proposal{}, false
@@ -59,9 +49,9 @@ func (l *Leader) Propose(now time.Time) (Proposal, bool) {
 		}
 		changed = changed || wanted != member
 	}
-	// While it is not known whether an addition was accepted, the high watermark
-	// waits for it. Asking again, even for the ISR as it is, moves the partition
-	// epoch and so settles the matter.
+	// While it is not known that an addition can no more be accepted, the high
+	// watermark waits for it. Asking again, even for the ISR as it is, moves the
+	// partition epoch and so settles the matter.
 	if !changed && len(l.uncertain) == 0 {
 		return Proposal{}, false
 	}
@@ -90,17 +80,18 @@ func (l *Leader) wanted(id model.NodeID, member bool, now time.Time) (model.Node
 	return f.epoch, f.epoch == current && f.end >= l.watermark && f.end >= l.epochStart
 }
 
-// Resolved takes the outcome of a proposal. The next one is made no sooner than
-// pause after now. It reports whether the high watermark moved.
-func (l *Leader) Resolved(p Proposal, o Outcome, pause time.Duration, now time.Time) bool {
+// Failed notes that a proposal was refused, or that its outcome is unknown. That
+// is one case: the request, or an earlier try of it, may still be under way and
+// be accepted by another controller, so its additions count until the partition
+// epoch moves. The next proposal is made no sooner than pause after now. It
+// reports whether the high watermark moved.
+func (l *Leader) Failed(p Proposal, pause time.Duration, now time.Time) bool {
 	if l.proposed == nil || p.LeaderEpoch != l.assigned.LeaderEpoch || p.PartitionEpoch != l.assigned.PartitionEpoch {
 		return false
 	}
-	if o == Unknown {
-		for _, m := range l.proposed.ISR {
-			if !model.HasNode(l.assigned.ISR, m.Node) && !model.HasNode(l.uncertain, m.Node) {
-				l.uncertain = append(l.uncertain, m.Node)
-			}
+	for _, m := range l.proposed.ISR {
+		if !model.HasNode(l.assigned.ISR, m.Node) && !model.HasNode(l.uncertain, m.Node) {
+			l.uncertain = append(l.uncertain, m.Node)
 		}
 	}
 	l.proposed = nil

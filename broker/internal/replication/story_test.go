@@ -169,10 +169,8 @@ func (s *story) run(t *testing.T, d *datadriven.TestData) string {
 			members[i] = fmt.Sprintf("%d@%d", m.Node, m.Epoch)
 		}
 		return fmt.Sprintf("leader epoch %d, partition epoch %d: isr %s\n", p.LeaderEpoch, p.PartitionEpoch, strings.Join(members, ","))
-	case "refused":
-		moved = s.leader.Resolved(s.open, Refused, 50*time.Millisecond, s.now)
-	case "unknown":
-		moved = s.leader.Resolved(s.open, Unknown, 50*time.Millisecond, s.now)
+	case "failed":
+		moved = s.leader.Failed(s.open, 50*time.Millisecond, s.now)
 	case "latest":
 		latest, ok := s.leader.Latest()
 		return fmt.Sprintf("%d available=%v\n", latest, ok)
@@ -339,16 +337,11 @@ func TestHighWatermark(t *testing.T) {
 				if !ok {
 					break
 				}
-				accepted := random.IntN(3)
-				if accepted == 0 {
-					l.Resolved(p, Refused, 0, now)
-					break
-				}
 				for _, id := range p.nodes() {
 					doubtful[id] = true
 				}
-				if accepted == 1 {
-					l.Resolved(p, Unknown, 0, now)
+				if random.IntN(2) == 0 {
+					l.Failed(p, 0, now)
 					break
 				}
 				a.ISR, a.PartitionEpoch = p.nodes(), a.PartitionEpoch+1

@@ -100,7 +100,7 @@ func (a *admin) act() {
 	}
 	a.s.after(a.s.between(200*time.Millisecond, 1200*time.Millisecond), a.act)
 	im := a.image()
-	switch a.s.random.IntN(11) {
+	switch a.s.random.IntN(12) {
 	case 0:
 		a.createTopic()
 	case 1:
@@ -127,6 +127,21 @@ func (a *admin) act() {
 			a.propose(&metadata.DeleteTopic{Name: topics[a.s.random.IntN(len(topics))].Name})
 		} else {
 			a.start(placement.Heal(placement.World{Image: im}))
+		}
+	case 11:
+		a.meddle(im)
+	}
+}
+
+// meddle asks for any next stage of a running move, as a controller on an old
+// image or a hand at the API might: only what is safe may be granted.
+func (a *admin) meddle(im *metadata.Image) {
+	stages := []metadata.MoveState{metadata.MoveAdding, metadata.MoveSwitched, metadata.MoveSwitched, metadata.MoveSwitched, metadata.MoveDone, metadata.MoveCancelled}
+	for _, o := range im.LiveOperations() {
+		for _, m := range o.Moves {
+			if !m.State.Done() {
+				a.propose(&metadata.AdvanceMove{Operation: o.ID, Partition: m.Partition, To: stages[a.s.random.IntN(len(stages))], Reason: "sim"})
+			}
 		}
 	}
 }

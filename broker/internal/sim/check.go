@@ -28,13 +28,13 @@ func (e entry) String() string {
 // ledger is what is committed in one partition: the batches that were below any
 // leader's high watermark. It only grows.
 type ledger struct {
-	id         model.Partition
-	entries    []entry
-	end        model.Offset
-	start      model.Offset // highest log start seen
-	sequences  map[[2]int64]model.Offset
-	leaders    map[model.LeaderEpoch]string
-	told       answerOf // the newest answer to ListOffsets
+	id        model.Partition
+	entries   []entry
+	end       model.Offset
+	start     model.Offset // highest log start seen
+	sequences map[[2]int64]model.Offset
+	leaders   map[model.LeaderEpoch]string
+	told      answerOf // the newest answer to ListOffsets
 	// watermark is the highest that any leader of the newest epoch had.
 	watermarkEpoch model.LeaderEpoch
 	watermark      model.Offset
@@ -324,8 +324,8 @@ func (c *checker) leads(l *local) {
 		c.fail("one-leader-per-epoch", "%s: %s and %s lead epoch %d", short(g.id), other, who, epoch)
 	}
 	g.leaders[epoch] = who
-	if g.lossy {
-		return
+	if g.lossy || epoch < g.watermarkEpoch {
+		return // a leader of an epoch that is over, who learns of it late
 	}
 	if l.log.LogEnd() < g.end {
 		c.fail("leader-complete", "node %d leads %s in epoch %d with log end %d, committed is %d", l.node.id, short(g.id), epoch, l.log.LogEnd(), g.end)

@@ -150,7 +150,8 @@ func (p *send) refused(err error) {
 	p.waiting = false
 	p.refusal = err
 	c := p.producer
-	lost := refusal.Is(err, refusal.OutOfOrderSequence) && c.s.check.ledger(c.partition).lossy && p.attempts > 10
+	g := c.s.check.ledger(c.partition)
+	lost := refusal.Is(err, refusal.OutOfOrderSequence) && (g.lossy || g.start > 0) && p.attempts > 10
 	if lost || refusal.Is(err, refusal.UnknownProducer) {
 		c.restart()
 		return

@@ -10,18 +10,31 @@ import (
 	"github.com/ister-mq/ister/broker/internal/replica"
 )
 
-// heal ends all faults, and demands that the cluster becomes live and equal.
+// heal ends all faults, and demands that the cluster becomes live and equal. In
+// some runs one node stays down at first: what has min ISR without it must go on.
 func (s *Sim) heal() {
 	s.healed = true
 	s.tracef("all faults end")
 	s.links.cut = map[[2]model.NodeID]bool{}
 	s.links.loss, s.links.repeat, s.links.late = 0, 0, 0
+	var dead *node
+	if s.oneIn(3) {
+		dead = s.anyNode(func(n *node) bool { return n.voter && n.life > 0 && !n.removed })
+		s.crash(dead, false)
+		dead.life += 2 // never mind the restart that was scheduled
+	}
 	for _, n := range s.nodes {
 		n.slow = 1
 		n.pausedTo = s.now
-		if !n.up() && !n.removed && n.life > 0 {
+		if n != dead && !n.up() && !n.removed && n.life > 0 {
 			n.boot()
 		}
+	}
+	if dead != nil {
+		if !s.until(s.now.Add(s.cfg.Live), s.goesOn) {
+			return
+		}
+		dead.boot()
 	}
 	deadline := s.now.Add(s.cfg.Live)
 	if !s.until(deadline, s.settled) {
@@ -70,6 +83,30 @@ func (s *Sim) until(deadline time.Time, why func() string) bool {
 		}
 	}
 	return false
+}
+
+// goesOn says, while one node is down, which producer stands still although its
+// partition could do without that node, or "".
+func (s *Sim) goesOn() string {
+	im := s.quorum.image()
+	for _, c := range s.producers {
+		p := im.Partition(c.partition)
+		if c.gone || p == nil {
+			continue
+		}
+		live, inISR := 0, false
+		for _, id := range p.Replicas {
+			if s.node(id).up() {
+				live++
+				inISR = inISR || model.HasNode(p.ISR, id)
+			}
+		}
+		if inISR && live >= im.MinISR(p) && s.now.Sub(c.ackedAt) > time.Second {
+			return fmt.Sprintf("with a node down, producer %d of %s makes no progress since %v: %v; leader %d, ISR %v of %v",
+				c.number, short(c.partition), c.ackedAt.Sub(s.start), c.trouble(), p.Leader, p.ISR, p.Replicas)
+		}
+	}
+	return ""
 }
 
 // settled says what is not live yet, or "".

@@ -245,9 +245,12 @@ func (n *node) advance(to int) {
 		n.begin()
 		return
 	}
-	if me := n.image.Nodes[n.id]; me == nil || me.Epoch != n.epoch {
-		n.s.fail("image-sane", "node %d at epoch %d sees itself as %+v", n.id, n.epoch, me)
-		return
+	if me := n.image.Nodes[n.id]; me.Epoch > n.epoch {
+		// An earlier request to register, thought lost, was decided after the one
+		// that was answered. This life has to register again.
+		n.s.tracef("node %d at epoch %d sees itself at %d", n.id, n.epoch, me.Epoch)
+		n.epoch, n.leaseUntil = 0, time.Time{}
+		n.register()
 	}
 	change := n.image.ChangedSince(before)
 	partitions := change.Partitions
@@ -264,14 +267,19 @@ func (n *node) advance(to int) {
 	}
 }
 
-// begin serves once the image shows this registration: older metadata says
-// nothing about this life.
+// begin serves once the image shows this registration, or a later one: older
+// metadata says nothing about this life.
 func (n *node) begin() {
 	me := n.image.Nodes[n.id]
-	if n.serving || n.epoch == 0 || me == nil || me.Epoch != n.epoch {
+	if n.serving || n.epoch == 0 || me == nil || me.Epoch < n.epoch {
 		return
 	}
 	n.serving = true
+	n.s.tracef("node %d serves", n.id)
+	if me.Epoch > n.epoch {
+		n.epoch = 0
+		n.register()
+	}
 	eligible := replica.EligibleEpochs(n.image)
 	for _, p := range n.image.SortedPartitions() {
 		n.place(p.ID, eligible)

@@ -10,13 +10,14 @@ const planted = true
 // plantSeeds is within how many seeds a planted bug must be caught.
 const plantSeeds = 100
 
-// TestPlantedBugIsCaught demands that the simulator fails. It is built once for
+// TestPlantedBugIsCaught demands that the simulator fails, and by a broken
+// promise rather than for want of progress. It is built once for
 // each tag by `make plants`.
 func TestPlantedBugIsCaught(t *testing.T) {
 	ran := 0
 	for r := range runAll(1, plantSeeds, Config{}) {
 		ran++
-		if r.Violation != nil {
+		if r.Violation != nil && r.Violation.Invariant != "live" {
 			t.Logf("caught by seed %d, %d seeds: %v", r.Seed, ran, r.Violation)
 			return
 		}

@@ -81,6 +81,11 @@ func (q *quorum) commit(b metadata.Batch) bool {
 	after, applied := before.Apply(b)
 	q.batches = append(q.batches, b)
 	q.images = append(q.images, after)
+	for _, r := range b.Records {
+		if m, ok := r.(*metadata.MoveChanged); ok && applied && m.State == metadata.MoveSwitched {
+			q.s.counts.Moves++
+		}
+	}
 	if applied {
 		q.s.counts.Revisions++
 		q.s.check.image(before, after)
@@ -118,6 +123,9 @@ func describe(before, after *metadata.Image) string {
 	}
 	for _, id := range change.Operations {
 		if o := after.Operations[id]; o != nil {
+			for _, m := range o.Moves {
+				out += fmt.Sprintf(" | move %s %v to %v %s", short(m.Partition), m.From, m.To, m.State)
+			}
 			out += fmt.Sprintf(" | %s %s %s %s", o.ID, o.Kind, o.State, o.Reason)
 		}
 	}

@@ -137,7 +137,7 @@ func (l *local) fetch() {
 	if !ok {
 		return
 	}
-	from.MaxBytes = fetchBytes
+	from.NodeEpoch, from.MaxBytes = n.epoch, fetchBytes
 	n.s.order++
 	number := n.s.order
 	l.asked = number
@@ -209,7 +209,7 @@ func (l *local) maintain() {
 		l.touched()
 	}
 	l.propose()
-	if l.replica.Role() == replica.RoleLeader && n.s.oneIn(60) && !n.s.healed {
+	if n.s.retention && l.replica.Role() == replica.RoleLeader && n.s.oneIn(60) && !n.s.healed {
 		// Retention.
 		to := l.replica.HighWatermark() - model.Offset(n.s.random.IntN(20))
 		if err := l.replica.DeleteTo(to); err != nil {

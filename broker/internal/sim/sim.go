@@ -69,6 +69,7 @@ type Sim struct {
 	check     *checker
 	admin     *admin
 	healed    bool // the second phase: no new faults
+	retention bool // leaders delete the start of their logs
 
 	tail      []string
 	tailAt    int
@@ -111,6 +112,7 @@ func newSim(seed uint64, cfg Config) *Sim {
 	s.links = newLinks(s)
 	s.check = newChecker(s)
 	s.admin = &admin{s: s}
+	s.retention = s.oneIn(3)
 	return s
 }
 

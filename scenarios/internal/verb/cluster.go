@@ -26,14 +26,13 @@ type startOutputs struct {
 }
 
 type addNodeInputs struct {
-	Broker string `json:"broker" required:"true" doc:"name of a broker that was started to join"`
+	Address string `json:"address" required:"true" doc:"admin address of a broker that was started to join"`
 }
 
 type addNodeOutputs struct {
 	NodeID  int64  `json:"node_id" doc:"the id that it was given"`
 	Already bool   `json:"already" doc:"it was a member before"`
 	Role    string `json:"role" doc:"learner or voter"`
-	Address string `json:"address" doc:"the admin address that was given"`
 }
 
 type nodeInputs struct {
@@ -88,7 +87,7 @@ func init() {
 	}, clusterStart, nil)
 	define(meta{
 		name: "cluster.add_node", risk: spec.Additive, doc: "Admit a broker that waits to be added, as a learner.",
-		command: "ister admin cluster add-node --node-addr http://{broker}",
+		command: "ister admin cluster add-node --node-addr http://{address}",
 	}, addNode, nil)
 	define(meta{
 		name: "cluster.promote", risk: spec.Additive, doc: "Make a learner a voter, as soon as its gates allow: reachable, caught up, no other change pending.",
@@ -142,16 +141,16 @@ func addNode(ctx context.Context, env *Env, in addNodeInputs) (addNodeOutputs, e
 	if err != nil {
 		return addNodeOutputs{}, err
 	}
-	b, err := env.broker(in.Broker)
+	answer, err := admin.Cluster.AddNode(ctx, &adminv1.AddNodeRequest{NodeAddr: "http://" + in.Address})
 	if err != nil {
-		return addNodeOutputs{}, err
+		return addNodeOutputs{}, fmt.Errorf("add the node at %s: %w", in.Address, err)
 	}
-	answer, err := admin.Cluster.AddNode(ctx, &adminv1.AddNodeRequest{NodeAddr: "http://" + b.Admin})
-	if err != nil {
-		return addNodeOutputs{}, fmt.Errorf("add %s: %w", in.Broker, err)
+	for _, b := range env.Cluster.Brokers() {
+		if b.Admin == in.Address {
+			env.learn(b.Name, int64(answer.GetNodeId()))
+		}
 	}
-	env.learn(in.Broker, int64(answer.GetNodeId()))
-	return addNodeOutputs{NodeID: int64(answer.GetNodeId()), Already: answer.GetAlready(), Role: roleName(answer.GetRole()), Address: "http://" + b.Admin}, nil
+	return addNodeOutputs{NodeID: int64(answer.GetNodeId()), Already: answer.GetAlready(), Role: roleName(answer.GetRole())}, nil
 }
 
 func roleName(r adminv1.Member_Role) string {

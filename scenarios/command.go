@@ -1,0 +1,166 @@
+package scenarios
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/ister-mq/ister/scenarios/internal/report"
+	"github.com/ister-mq/ister/scenarios/internal/spec"
+	"github.com/ister-mq/ister/setups"
+	"github.com/ister-mq/ister/setups/process"
+)
+
+// ExitCode is the process exit code that an error of the command stands for; 0
+// of nil. An error that is not of this package is a usage error.
+func ExitCode(err error) int {
+	if err == nil {
+		return report.ExitPass
+	}
+	var coded interface{ ExitCode() int }
+	if errors.As(err, &coded) {
+		return coded.ExitCode()
+	}
+	return report.ExitUsage
+}
+
+// exitError carries an exit code. Silent ones have said everything already.
+type exitError struct {
+	code   int
+	err    error
+	silent bool
+}
+
+func (e *exitError) Error() string {
+	if e.err == nil {
+		return fmt.Sprintf("exit code %d", e.code)
+	}
+	return e.err.Error()
+}
+
+func (e *exitError) Unwrap() error { return e.err }
+
+// ExitCode is the code for the process.
+func (e *exitError) ExitCode() int { return e.code }
+
+// Silent reports that the command has shown what there is to show, so that
+// nothing is printed for the error.
+func (e *exitError) Silent() bool { return e.silent }
+
+// usageError is a wrong argument, with what might have been meant.
+type usageError struct {
+	err  error
+	hint string
+}
+
+func (u *usageError) Error() string {
+	if u.hint == "" {
+		return u.err.Error()
+	}
+	return u.err.Error() + " (" + u.hint + ")"
+}
+
+func (u *usageError) Unwrap() error { return u.err }
+func (u *usageError) ExitCode() int { return report.ExitUsage }
+
+// Main runs the command with the given arguments, prints an error, and returns
+// the exit code. ctx ends on an interrupt.
+func Main(ctx context.Context, args []string, out, errOut io.Writer) int {
+	cmd := NewCommand()
+	cmd.SetArgs(args)
+	cmd.SetOut(out)
+	cmd.SetErr(errOut)
+	err := cmd.ExecuteContext(ctx)
+	var quiet interface{ Silent() bool }
+	if err != nil && !(errors.As(err, &quiet) && quiet.Silent()) {
+		fmt.Fprintln(errOut, "Error: "+err.Error())
+	}
+	return ExitCode(err)
+}
+
+// common are the flags of every command.
+type common struct {
+	runsDir string
+	output  string
+	noColor bool
+}
+
+// NewCommand makes the command tree. Its errors carry exit codes; see ExitCode.
+func NewCommand() *cobra.Command {
+	c := &common{}
+	root := &cobra.Command{
+		Use:   "scenario",
+		Short: "Run scenarios against a cluster and judge what its clients saw",
+		Long: `Run scenarios: start a cluster, do the steps of a YAML file under live load, judge pass criteria over the
+recorded history, and leave the evidence in runs/<id>/.
+
+Exit codes: 0 pass, 1 criteria failed, 2 usage or invalid YAML, 3 inconclusive, 4 environment,
+5 something was left behind after the cleanup, 6 a step failed, 130 interrupted.`,
+		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.PersistentFlags().StringVar(&c.runsDir, "runs-dir", "runs", "directory of the runs")
+	root.PersistentFlags().StringVarP(&c.output, "output", "o", "text", "text or json")
+	root.PersistentFlags().BoolVar(&c.noColor, "no-color", false, "no colours (also with NO_COLOR set)")
+	root.PersistentPreRunE = func(*cobra.Command, []string) error {
+		if c.output != "text" && c.output != "json" {
+			return &usageError{fmt.Errorf("--output %s is not known", c.output), "text or json"}
+		}
+		return nil
+	}
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return &usageError{err, "see: " + cmd.CommandPath() + " --help"}
+	})
+	root.AddCommand(c.listCommand(), c.showCommand(), c.planCommand(), c.runCommand(), c.runsCommand(), c.reportCommand(), c.verifyCommand(),
+		c.stopCommand(), c.cleanCommand(), c.lintCommand(), c.doctorCommand())
+	return root
+}
+
+// exactly is cobra.ExactArgs with an error that says what is wanted.
+func exactly(words ...string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) != len(words) {
+			return &usageError{fmt.Errorf("%s takes %s, got %d arguments", cmd.CommandPath(), strings.Join(words, " "), len(args)), "see: " + cmd.CommandPath() + " --help"}
+		}
+		return nil
+	}
+}
+
+func (c *common) json() bool { return c.output == "json" }
+
+func printJSON(out io.Writer, value any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetIndent("", "  ")
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(value)
+}
+
+// terminal makes the display for out.
+func (c *common) terminal(out io.Writer, quiet bool) *report.Terminal {
+	live := false
+	if file, ok := out.(*os.File); ok {
+		live = term.IsTerminal(int(file.Fd()))
+	}
+	return report.NewTerminal(out, live, live && !c.noColor && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", quiet)
+}
+
+// setupOf finds a setup that the scenario allows. An empty name takes its first.
+func setupOf(s *spec.Scenario, name string) (setups.Setup, error) {
+	known := map[string]setups.Setup{"process": process.Setup{}}
+	if name == "" && len(s.Setups) > 0 {
+		name = s.Setups[0]
+	}
+	for _, allowed := range s.Setups {
+		if setup, ok := known[name]; ok && allowed == name {
+			return setup, nil
+		}
+	}
+	return nil, &usageError{fmt.Errorf("scenario %s does not run on setup %s", s.ID, name), "it runs on: " + strings.Join(s.Setups, ", ")}
+}

@@ -1,0 +1,257 @@
+package report
+
+import (
+	"fmt"
+	"io"
+	"sort"
+	"strings"
+	"time"
+	"unicode/utf8"
+
+	"github.com/ister-mq/ister/scenarios/internal/spec"
+)
+
+// Width is the widest line that is written on purpose.
+const Width = 100
+
+// Terminal shows a run as it goes: one line per step. On a terminal the running
+// step is shown and replaced; elsewhere every line is final.
+type Terminal struct {
+	out     io.Writer
+	live    bool // a terminal: lines can be replaced
+	color   bool
+	quiet   bool
+	pending bool // a replaceable line is shown
+}
+
+// NewTerminal shows a run on out. quiet shows failures only.
+func NewTerminal(out io.Writer, live, color, quiet bool) *Terminal {
+	return &Terminal{out: out, live: live, color: color, quiet: quiet}
+}
+
+const (
+	green  = "32"
+	red    = "31"
+	yellow = "33"
+	dim    = "2"
+	bold   = "1"
+)
+
+func (t *Terminal) paint(code, text string) string {
+	if !t.color {
+		return text
+	}
+	return "\x1b[" + code + "m" + text + "\x1b[0m"
+}
+
+// line writes a final line, in place of a replaceable one.
+func (t *Terminal) line(format string, args ...any) {
+	if t.pending {
+		fmt.Fprint(t.out, "\r\x1b[2K")
+		t.pending = false
+	}
+	fmt.Fprintf(t.out, format+"\n", args...)
+}
+
+// replaceable shows a line that the next one replaces; nothing off a terminal.
+func (t *Terminal) replaceable(text string) {
+	if !t.live || t.quiet {
+		return
+	}
+	fmt.Fprint(t.out, "\r\x1b[2K"+clip(text, Width-1))
+	t.pending = true
+}
+
+// Event implements Sink.
+func (t *Terminal) Event(e Event) {
+	if t.quiet && !(e.Kind == StepEnded && e.Step.Status == StepFailed) {
+		return
+	}
+	switch e.Kind {
+	case RunStarted, CleanupBegun:
+		t.line("%s", e.Text)
+	case StageStarted:
+		note := ""
+		if !e.Judged {
+			note = t.paint(dim, "  (needed; not judged)")
+		}
+		t.line("%s%s", t.paint(bold, e.Stage), note)
+	case StepStarted:
+		t.replaceable("  ..    " + e.Step.Title)
+	case StepSays:
+		if t.live {
+			t.replaceable("  ..    " + e.Text)
+		} else {
+			t.line("        %s", clip(e.Text, Width-8))
+		}
+	case StepEnded:
+		t.stepEnded(e.Step)
+	}
+}
+
+func (t *Terminal) stepEnded(s *Step) {
+	took := fmt.Sprintf("%6.1fs", float64(s.TookMS)/1000)
+	if s.Status == StepFailed {
+		t.line("  %s %s  %s", t.paint(red, "FAIL"), took, clip(s.Title, Width-16))
+		for _, l := range wrap(s.Error, Width-10) {
+			t.line("          %s", l)
+		}
+		return
+	}
+	text := s.Title
+	if note := s.Note(); note != "" {
+		text += t.paint(dim, ": "+clip(note, max(10, Width-18-utf8.RuneCountInString(s.Title))))
+	}
+	t.line("  %s   %s  %s", t.paint(green, "ok"), took, text)
+}
+
+// notes are the outputs worth a word in the line of a step, by verb.
+var notes = map[string][]string{
+	"cluster.start": {"names"}, "cluster.add_node": {"node_id", "role"}, "cluster.promote": {"voters"}, "cluster.transfer": {"from", "to"},
+	"cluster.remove": {"voters", "was_controller"}, "cluster.status": {"voters", "active", "under_replicated"}, "broker.start": {"name"},
+	"broker.restart": {"serves", "exit_code"}, "broker.activate": {"state"}, "broker.unload": {"certificate"}, "broker.stop": {"exit_code"},
+	"brokers.rebalance": {"state", "replica_moves", "leader_moves"}, "brokers.balance": {"vector"}, "topic.create": {"count"},
+	"topic.list": {"count", "with_leader", "under_replicated"}, "topic.move": {"summary"}, "topic.describe": {"leader", "replicas", "isr"},
+	"load.wait": {"acked", "sent"}, "load.stop": {"acked", "sent"}, "load.verify": {"acked", "in_log", "violations"},
+	"load.during": {"in_flight", "produce_gap_ms"}, "chaos.kill": {"rounds", "worst_unavailability_ms"}, "capture.state": {"directory"},
+}
+
+// Note is a short summary of a step's outputs.
+func (s *Step) Note() string {
+	var parts []string
+	for _, name := range notes[s.Use] {
+		value, ok := s.Outputs[name]
+		if !ok {
+			continue
+		}
+		switch name {
+		case "certificate", "summary", "vector", "names", "directory", "name", "state":
+			parts = append(parts, spec.Format(value))
+		default:
+			parts = append(parts, strings.ReplaceAll(name, "_", " ")+" "+spec.Format(value))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+func clip(text string, width int) string {
+	text = strings.ReplaceAll(text, "\n", " ")
+	if utf8.RuneCountInString(text) <= width {
+		return text
+	}
+	return string([]rune(text)[:max(0, width-3)]) + "..."
+}
+
+// wrap breaks text at spaces into lines of at most width, and clips words that
+// are longer. Lines of the text stay lines.
+func wrap(text string, width int) []string {
+	var lines []string
+	for _, paragraph := range strings.Split(strings.TrimRight(text, "\n"), "\n") {
+		indent := paragraph[:len(paragraph)-len(strings.TrimLeft(paragraph, " "))]
+		line := indent
+		for _, word := range strings.Fields(paragraph) {
+			word = clip(word, width-len(indent))
+			switch {
+			case line == indent:
+				line += word
+			case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) > width:
+				lines = append(lines, line)
+				line = indent + word
+			default:
+				line += " " + word
+			}
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// Summary writes the tables of a finished run and its last lines.
+func (t *Terminal) Summary(r *Run) {
+	t.line("")
+	for _, aspect := range aspectsOf(r) {
+		t.line("%s", t.paint(bold, aspect))
+		for _, c := range r.Guards {
+			if c.Aspect == aspect && c.Status != CheckPass {
+				t.check(c)
+			}
+		}
+		for _, c := range r.Criteria {
+			if c.Aspect == aspect {
+				t.check(c)
+			}
+		}
+	}
+	t.line("")
+	t.verdict(r)
+}
+
+func aspectsOf(r *Run) []string {
+	var aspects []string
+	seen := map[string]bool{}
+	for _, c := range append(append([]Check(nil), r.Guards...), r.Criteria...) {
+		if !seen[c.Aspect] {
+			seen[c.Aspect] = true
+			aspects = append(aspects, c.Aspect)
+		}
+	}
+	order := map[string]int{}
+	for i, id := range r.Aspects {
+		order[id] = i
+	}
+	sort.SliceStable(aspects, func(i, j int) bool { return order[aspects[i]] < order[aspects[j]] })
+	return aspects
+}
+
+// check writes one row: mark, title, observed, expected; detail below.
+func (t *Terminal) check(c Check) {
+	mark := map[CheckStatus]string{CheckPass: t.paint(green, "PASS"), CheckFail: t.paint(red, "FAIL"), NotEvaluated: t.paint(yellow, "NONE")}[c.Status]
+	title := c.Title
+	if c.Guard {
+		mark, title = t.paint(yellow, "UNMET"[:4]), "guard: "+title
+	}
+	t.line("  %s  %s %s %s", mark, pad(clip(title, 54), 54), pad(clip(c.Observed, 18), 18), clip("want "+c.Op+" "+c.Expected, 18))
+	for _, l := range wrap(c.Detail, Width-8) {
+		if l != "" {
+			t.line("        %s", t.paint(dim, l))
+		}
+	}
+}
+
+func pad(text string, width int) string {
+	return text + strings.Repeat(" ", max(0, width-utf8.RuneCountInString(text)))
+}
+
+func (t *Terminal) verdict(r *Run) {
+	code := map[Verdict]string{Pass: green, Inconclusive: yellow, Interrupted: yellow}[r.Verdict]
+	if code == "" {
+		code = red
+	}
+	passed := 0
+	for _, c := range r.Criteria {
+		if c.Status == CheckPass {
+			passed++
+		}
+	}
+	for _, f := range r.Failures {
+		t.line("%s", strings.Join(f.Lines(), "\n"))
+	}
+	for _, l := range r.Leftovers {
+		t.line("left behind: %s", l)
+	}
+	t.line("%s  %s: %d of %d criteria, %s, seed %d", t.paint(code, strings.ToUpper(string(r.Verdict))), r.Scenario, passed, len(r.Criteria),
+		(time.Duration(r.TookMS) * time.Millisecond).Round(100*time.Millisecond), r.Seed)
+	t.line("evidence: %s", r.Directory)
+	if r.Kept {
+		t.line("the cluster was left running; end it with: scenario stop %s", r.ID)
+	}
+}
+
+// Lines is the failure as text: what, evidence, and how to do it again.
+func (f Failure) Lines() []string {
+	lines := wrap("FAIL "+f.Message, Width)
+	if f.Expected != "" {
+		lines = append(lines, "     expected "+clip(f.Expected, Width-14), "     observed "+clip(f.Observed, Width-14))
+	}
+	return append(lines, "     evidence "+f.Evidence, "     repro    "+f.Repro)
+}

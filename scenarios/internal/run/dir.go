@@ -1,0 +1,99 @@
+package run
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"time"
+)
+
+// cacheName is the folder of the runs directory that is shared by runs.
+const cacheName = ".cache"
+
+// newDir makes the directory of a new run and returns the run's id. Ids sort by
+// time; a second run in the same second takes the next free suffix.
+func newDir(runsDir, scenario string, now time.Time) (id, dir string, err error) {
+	if err := os.MkdirAll(runsDir, 0o755); err != nil {
+		return "", "", fmt.Errorf("make the runs directory: %w", err)
+	}
+	base := now.UTC().Format("20060102-150405") + "-" + scenario
+	for n := 1; n <= 1000; n++ {
+		id = base
+		if n > 1 {
+			id = fmt.Sprintf("%s-%d", base, n)
+		}
+		dir = filepath.Join(runsDir, id)
+		err = os.Mkdir(dir, 0o755)
+		if err == nil {
+			return id, dir, nil
+		}
+		if !errors.Is(err, fs.ErrExist) {
+			return "", "", fmt.Errorf("make the run's directory: %w", err)
+		}
+	}
+	return "", "", fmt.Errorf("no free name for a run in %s", runsDir)
+}
+
+// sumsName is the list of checksums of a run's evidence.
+const sumsName = "SHA256SUMS"
+
+// writeSums lists the SHA-256 of every file of the evidence. Brokers' data is no
+// evidence: it goes with the cluster.
+func writeSums(dir string) error {
+	var lines []string
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(dir, path)
+		if err != nil {
+			return err
+		}
+		if entry.IsDir() {
+			if entry.Name() == "data" && strings.HasPrefix(relative, "brokers"+string(filepath.Separator)) {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !entry.Type().IsRegular() || relative == sumsName {
+			return nil
+		}
+		file, err := os.Open(path)
+		if err != nil {
+			return err
+		}
+		defer file.Close()
+		sum := sha256.New()
+		if _, err := io.Copy(sum, file); err != nil {
+			return err
+		}
+		lines = append(lines, hex.EncodeToString(sum.Sum(nil))+"  "+filepath.ToSlash(relative)+"\n")
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("checksum the evidence: %w", err)
+	}
+	sort.Slice(lines, func(i, j int) bool { return lines[i][66:] < lines[j][66:] })
+	return os.WriteFile(filepath.Join(dir, sumsName), []byte(strings.Join(lines, "")), 0o644)
+}
+
+// removeData deletes the brokers' data directories of a run.
+func removeData(dir string) error {
+	homes, err := filepath.Glob(filepath.Join(dir, "brokers", "*", "data"))
+	if err != nil {
+		return err
+	}
+	for _, home := range homes {
+		if err := os.RemoveAll(home); err != nil {
+			return fmt.Errorf("remove broker data: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,326 @@
+// Package run carries scenarios out: it makes a run's directory, stands the
+// cluster up through a setup, runs the steps, judges guards and criteria, cleans
+// up whatever happened, and leaves the evidence.
+//
+// Invariants: `always` and the cleanup run on pass, fail, timeout and interrupt.
+// Nothing is ended that the run did not start. A run that did not test what it
+// was meant to is never a pass.
+//
+// File map:
+//
+//	engine.go  Options, Execute, the order of things
+//	step.go    one step: inputs, timeout, until
+//	judge.go   guards and criteria, failures
+//	dir.go     a run's directory and its checksums
+//	manage.go  listing, stopping and cleaning runs
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"runtime/debug"
+	"sort"
+	"strings"
+	"time"
+
+	"github.com/ister-mq/ister/scenarios/internal/history"
+	"github.com/ister-mq/ister/scenarios/internal/report"
+	"github.com/ister-mq/ister/scenarios/internal/spec"
+	"github.com/ister-mq/ister/scenarios/internal/verb"
+	"github.com/ister-mq/ister/setups"
+	"github.com/ister-mq/ister/setups/process"
+)
+
+// Keep says when the cluster is left running after a run.
+type Keep string
+
+// The choices.
+const (
+	KeepNever     Keep = "never"
+	KeepOnFailure Keep = "failure"
+	KeepAlways    Keep = "always"
+)
+
+// Options of a run.
+type Options struct {
+	Scenario *spec.Scenario
+	Aspects  []string // none: all
+	Params   map[string]string
+	Seed     int64
+	Setup    setups.Setup
+	Binary   string
+	RunsDir  string
+	Keep     Keep
+	Deadline time.Duration // 0: the scenario's
+	Show     report.Sink   // progress; nil: none
+}
+
+// The bounds of what happens after the steps.
+const (
+	aftermathMax = time.Minute // on_failure and always, each
+	closeMax     = 30 * time.Second
+)
+
+// engine is one run under way.
+type engine struct {
+	options Options
+	record  *report.Run
+	dir     string
+	start   time.Time
+	log     *report.EventLog
+	env     *verb.Env
+	values  spec.Values
+	failed  bool // a step failed
+	envErr  bool // it was the environment
+}
+
+// Execute runs a scenario. The error is for runs that could not even begin; from
+// then on everything is told by the record.
+func Execute(ctx context.Context, options Options) (*report.Run, error) {
+	e, closeLog, err := begin(options)
+	if err != nil {
+		return nil, err
+	}
+	defer closeLog()
+	deadline := options.Deadline
+	if deadline == 0 {
+		deadline = options.Scenario.Deadline
+	}
+	bounded, cancel := context.WithTimeoutCause(ctx, deadline, fmt.Errorf("the run's deadline of %s has passed", deadline))
+	defer cancel()
+
+	e.steps(bounded)
+	interrupted := ctx.Err() != nil
+	judged := e.record.Judge(e.failed)
+	if interrupted {
+		judged = report.Interrupted
+	} else if e.envErr && judged == report.StepError {
+		judged = report.Environment
+	}
+	e.aftermath(ctx, judged)
+	return e.record, e.finish(judged)
+}
+
+// begin makes the directory and the record.
+func begin(options Options) (*engine, func(), error) {
+	params, problems := options.Scenario.ResolveParams(options.Params)
+	if len(problems) > 0 {
+		return nil, nil, problems
+	}
+	for _, id := range options.Aspects {
+		if _, ok := options.Scenario.Aspect(id); !ok {
+			return nil, nil, spec.Problems{{File: "--aspect", Message: "no aspect is called " + id, Hint: spec.Suggest(id, options.Scenario.AspectIDs())}}
+		}
+	}
+	now := time.Now()
+	id, dir, err := newDir(options.RunsDir, options.Scenario.ID, now)
+	if err != nil {
+		return nil, nil, err
+	}
+	file, err := os.Create(filepath.Join(dir, "events.ndjson"))
+	if err != nil {
+		return nil, nil, fmt.Errorf("make the list of events: %w", err)
+	}
+	e := &engine{options: options, dir: dir, start: now, log: report.NewEventLog(file, now, options.Show)}
+	e.values = spec.Values{"params": params, "run": map[string]any{"id": id, "seed": options.Seed}}
+	e.record = &report.Run{
+		SchemaVersion: report.SchemaVersion, ID: id, Scenario: options.Scenario.ID, Title: options.Scenario.Title, Aspects: judgedAspects(options),
+		Setup: options.Setup.Name(), Verdict: report.Running, Seed: options.Seed, Params: texts(params), StartedAt: now.UTC(), Directory: dir,
+		Versions: versions(), Runner: report.Process{PID: os.Getpid(), Started: process.StartTime(os.Getpid())}, Criteria: []report.Check{}, Guards: []report.Check{}, Steps: []report.Step{},
+	}
+	e.record.Repro = repro(options)
+	if err := e.record.Save(dir); err != nil {
+		file.Close()
+		return nil, nil, err
+	}
+	return e, func() { file.Close() }, nil
+}
+
+func judgedAspects(o Options) []string {
+	var ids []string
+	for _, stage := range o.Scenario.Stages(o.Aspects) {
+		if stage.Judged {
+			ids = append(ids, stage.Aspect.ID)
+		}
+	}
+	return ids
+}
+
+func texts(params map[string]any) map[string]string {
+	out := map[string]string{}
+	for name, value := range params {
+		out[name] = spec.Format(value)
+	}
+	return out
+}
+
+// versions says what ran: the runner's build; the setup adds the brokers'.
+func versions() map[string]string {
+	v := map[string]string{"go": runtime.Version(), "os": runtime.GOOS + "/" + runtime.GOARCH, "scenario_format": spec.APIVersion}
+	if info, ok := debug.ReadBuildInfo(); ok {
+		v["module"] = info.Main.Path + " " + info.Main.Version
+		for _, s := range info.Settings {
+			if s.Key == "vcs.revision" || s.Key == "vcs.modified" {
+				v[s.Key] = s.Value
+			}
+		}
+	}
+	return v
+}
+
+// repro is the command that runs the same again.
+func repro(o Options) string {
+	words := []string{"scenario", "run", o.Scenario.ID, "--seed", fmt.Sprint(o.Seed)}
+	for _, a := range o.Aspects {
+		words = append(words, "--aspect", a)
+	}
+	names := make([]string, 0, len(o.Params))
+	for name := range o.Params {
+		names = append(names, name)
+	}
+	sort.Strings(names)
+	for _, name := range names {
+		words = append(words, "--param", name+"="+o.Params[name])
+	}
+	return strings.Join(words, " ")
+}
+
+// steps runs setup and stages, and judges each aspect when its steps are done.
+func (e *engine) steps(ctx context.Context) {
+	s := e.options.Scenario
+	e.log.Add(report.Event{Kind: report.RunStarted, Text: fmt.Sprintf("%s: run %s, seed %d", s.ID, e.record.ID, e.options.Seed)})
+	cluster, err := e.options.Setup.New(ctx, setups.Options{
+		Dir: e.dir, CacheDir: filepath.Join(e.options.RunsDir, cacheName), Binary: e.options.Binary,
+		Say: func(text string) { e.log.Add(report.Event{Kind: report.StepSays, Text: text}) },
+	})
+	if err != nil {
+		e.failed, e.envErr = true, true
+		e.record.Failures = append(e.record.Failures, report.Failure{Message: "setup " + e.options.Setup.Name() + ": " + err.Error(), Evidence: "events.ndjson", Repro: e.record.Repro})
+		return
+	}
+	e.record.Versions["broker"], e.record.Versions["broker_sha256"] = cluster.Binary()
+	e.env = &verb.Env{
+		RunID: e.record.ID, Seed: e.options.Seed, Dir: e.dir, Brokers: s.Brokers, Cluster: cluster, Recorder: history.NewRecorder(),
+		Say: func(text string) { e.log.Add(report.Event{Kind: report.StepSays, Text: text}) },
+	}
+	e.log.Add(report.Event{Kind: report.StageStarted, Stage: "setup", Judged: true})
+	if !e.stepList(ctx, "setup", s.Setup) {
+		return
+	}
+	for _, stage := range s.Stages(e.options.Aspects) {
+		e.log.Add(report.Event{Kind: report.StageStarted, Stage: stage.Aspect.ID, Judged: stage.Judged})
+		ok := e.stepList(ctx, stage.Aspect.ID, stage.Aspect.Steps)
+		if stage.Judged {
+			e.judge(stage.Aspect)
+		}
+		if !ok {
+			return
+		}
+	}
+}
+
+// stepList runs steps until one fails.
+func (e *engine) stepList(ctx context.Context, stage string, steps []*spec.Step) bool {
+	for _, step := range steps {
+		if err := e.step(ctx, stage, step); err != nil {
+			var environment *verb.EnvironmentError
+			e.failed, e.envErr = true, errors.As(err, &environment)
+			e.record.Failures = append(e.record.Failures, report.Failure{
+				Message: fmt.Sprintf("step %s (%s): %v", step.ID, step.Use, err), Evidence: e.evidence(), Repro: e.record.Repro,
+			})
+			return false
+		}
+	}
+	return true
+}
+
+func (e *engine) evidence() string {
+	return filepath.Join(e.dir, "events.ndjson") + ", " + filepath.Join(e.dir, "brokers")
+}
+
+// aftermath runs on_failure and always, saves the history, and ends the cluster.
+// The run's context may be over; this has bounds of its own.
+func (e *engine) aftermath(ctx context.Context, judged report.Verdict) {
+	s := e.options.Scenario
+	if e.env == nil {
+		return
+	}
+	detached := context.WithoutCancel(ctx)
+	if judged != report.Pass && judged != report.Interrupted && len(s.OnFailure) > 0 {
+		e.after(detached, "on_failure", s.OnFailure)
+	}
+	if len(s.Always) > 0 {
+		e.after(detached, "always", s.Always)
+	}
+	e.env.Close()
+	if err := history.Save(filepath.Join(e.dir, "history.ndjson.gz"), e.env.Recorder.Snapshot()); err != nil {
+		e.record.Leftovers = append(e.record.Leftovers, err.Error())
+	}
+	keep := e.options.Keep == KeepAlways || e.options.Keep == KeepOnFailure && judged != report.Pass
+	if keep && judged != report.Interrupted {
+		e.record.Kept = true
+		return
+	}
+	e.log.Add(report.Event{Kind: report.CleanupBegun, Text: "ending the brokers"})
+	closing, cancel := context.WithTimeout(detached, closeMax)
+	defer cancel()
+	e.record.Leftovers = append(e.record.Leftovers, e.env.Cluster.Close(closing)...)
+	if judged == report.Pass || judged == report.Interrupted {
+		if err := removeData(e.dir); err != nil {
+			e.record.Leftovers = append(e.record.Leftovers, err.Error())
+		}
+	}
+}
+
+// after runs steps that must not change the verdict; each is tried whatever
+// became of the one before.
+func (e *engine) after(ctx context.Context, stage string, steps []*spec.Step) {
+	ctx, cancel := context.WithTimeout(ctx, aftermathMax)
+	defer cancel()
+	e.log.Add(report.Event{Kind: report.StageStarted, Stage: stage, Judged: true})
+	for _, step := range steps {
+		_ = e.step(ctx, stage, step) // recorded with the step
+	}
+}
+
+// finish writes what is left of the evidence.
+func (e *engine) finish(judged report.Verdict) error {
+	r := e.record
+	r.Verdict, r.EndedAt, r.TookMS = judged, time.Now().UTC(), time.Since(e.start).Milliseconds()
+	if judged == report.Interrupted {
+		r.Failures = []report.Failure{{Message: "interrupted", Evidence: e.evidence(), Repro: r.Repro}}
+	}
+	r.ExitCode = r.Exit()
+	e.log.Add(report.Event{Kind: report.RunEnded, Text: string(judged)})
+	junit, err := report.JUnit(r)
+	files := map[string][]byte{
+		"junit.xml": junit, "summary.md": []byte(report.Markdown(r)),
+		"repro.sh": []byte("#!/bin/sh\n# Runs the same scenario again, in Ister's source tree or with an installed binary named scenario.\nset -e\nif [ -d cmd/scenario ]; then exec go run ./cmd/" + r.Repro + "; fi\nexec " + r.Repro + "\n"),
+	}
+	for name, data := range files {
+		mode := os.FileMode(0o644)
+		if name == "repro.sh" {
+			mode = 0o755
+		}
+		if writeErr := os.WriteFile(filepath.Join(e.dir, name), data, mode); err == nil {
+			err = writeErr
+		}
+	}
+	if err == nil {
+		err = e.log.Err()
+	}
+	if saveErr := r.Save(e.dir); err == nil {
+		err = saveErr
+	}
+	if sumErr := writeSums(e.dir); err == nil {
+		err = sumErr
+	}
+	if err != nil {
+		return fmt.Errorf("write the evidence: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,459 @@
+package scenarios
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"sort"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ister-mq/ister/scenarios/internal/history"
+	"github.com/ister-mq/ister/scenarios/internal/report"
+	"github.com/ister-mq/ister/scenarios/internal/run"
+	"github.com/ister-mq/ister/scenarios/internal/spec"
+	"github.com/ister-mq/ister/scenarios/internal/verb"
+	"github.com/ister-mq/ister/scenarios/internal/verdict"
+	"github.com/ister-mq/ister/setups"
+	"github.com/ister-mq/ister/setups/process"
+)
+
+// listed is a scenario in a list.
+type listed struct {
+	ID      string   `json:"id"`
+	Title   string   `json:"title"`
+	Risk    string   `json:"risk"`
+	Setups  []string `json:"setups"`
+	Aspects []string `json:"aspects"`
+}
+
+func (c *common) listCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "list", Short: "List the shipped scenarios", Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var all []listed
+			for _, name := range shippedNames() {
+				s, err := load(name)
+				if err != nil {
+					return err
+				}
+				all = append(all, listed{s.ID, s.Title, string(s.Risk), s.Setups, s.AspectIDs()})
+			}
+			if c.json() {
+				return printJSON(cmd.OutOrStdout(), all)
+			}
+			for _, l := range all {
+				fmt.Fprintf(cmd.OutOrStdout(), "%-18s %s\n%-18s aspects: %s; setups: %s; %s\n", l.ID, l.Title, "", strings.Join(l.Aspects, ", "), strings.Join(l.Setups, ", "), l.Risk)
+			}
+			return nil
+		},
+	}
+}
+
+// shown is a scenario as data.
+type shown struct {
+	listed
+	Description string        `json:"description"`
+	Params      []spec.Field  `json:"params"`
+	Criteria    []shownCheck  `json:"criteria"`
+	Guards      []shownCheck  `json:"guards"`
+	Steps       []plannedStep `json:"steps"`
+}
+
+type shownCheck struct {
+	Aspect string `json:"aspect"`
+	ID     string `json:"id"`
+	Title  string `json:"title"`
+	Metric string `json:"metric"`
+	Op     string `json:"op"`
+	Value  string `json:"value"`
+}
+
+// plannedStep is a step as it would run.
+type plannedStep struct {
+	Stage   string `json:"stage"`
+	ID      string `json:"id"`
+	Title   string `json:"title"`
+	Use     string `json:"use"`
+	Risk    string `json:"risk"`
+	Command string `json:"command"`
+	Until   string `json:"until,omitempty"`
+	Judged  bool   `json:"judged"`
+}
+
+func planOf(s *spec.Scenario, aspects []string) []plannedStep {
+	var plan []plannedStep
+	add := func(stage string, judged bool, steps []*spec.Step) {
+		for _, step := range steps {
+			v, _ := verb.Lookup(step.Use)
+			p := plannedStep{Stage: stage, ID: step.ID, Title: step.Title, Use: step.Use, Risk: string(step.Verb.Risk), Judged: judged}
+			p.Command = v.CommandLine(func(name string) (string, bool) {
+				if t, ok := step.With[name]; ok {
+					return t.String(), true
+				}
+				if f, ok := step.Verb.Inputs.Field(name); ok && f.Default != nil {
+					return spec.Format(f.Default), true
+				}
+				return "", false
+			})
+			if u := step.Until; u != nil {
+				p.Until = fmt.Sprintf("%s %s %s, every %s within %s, %d in a row", u.Path, u.Op, u.Value, u.Every, u.Within, u.Stable)
+			}
+			plan = append(plan, p)
+		}
+	}
+	add("setup", true, s.Setup)
+	for _, stage := range s.Stages(aspects) {
+		add(stage.Aspect.ID, stage.Judged, stage.Aspect.Steps)
+	}
+	add("on_failure", false, s.OnFailure)
+	add("always", false, s.Always)
+	return plan
+}
+
+func checksOf(s *spec.Scenario) (criteria, guards []shownCheck) {
+	for _, a := range s.Aspects {
+		for _, c := range a.Criteria {
+			criteria = append(criteria, shownCheck{a.ID, c.ID, c.Title, c.Metric.String(), c.Op, c.Value.String()})
+		}
+		for _, c := range a.Guards {
+			guards = append(guards, shownCheck{a.ID, c.ID, c.Title, c.Metric.String(), c.Op, c.Value.String()})
+		}
+	}
+	return criteria, guards
+}
+
+func (c *common) showCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "show SCENARIO", Short: "Show a scenario: aspects, parameters, criteria", Args: exactly("SCENARIO"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := load(args[0])
+			if err != nil {
+				return err
+			}
+			criteria, guards := checksOf(s)
+			if c.json() {
+				return printJSON(cmd.OutOrStdout(), shown{listed{s.ID, s.Title, string(s.Risk), s.Setups, s.AspectIDs()}, s.Description, s.Params, criteria, guards, planOf(s, nil)})
+			}
+			out := cmd.OutOrStdout()
+			fmt.Fprintf(out, "%s: %s\n\n%s\n\n%s; setups: %s; %d brokers; at most %s\n", s.ID, s.Title, s.Description, s.Risk, strings.Join(s.Setups, ", "), s.Brokers, s.Deadline)
+			if len(s.Params) > 0 {
+				fmt.Fprintln(out, "\nparameters")
+				w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+				for _, p := range s.Params {
+					fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", p.Name, p.Type, spec.Format(p.Default), p.Doc)
+				}
+				w.Flush()
+			}
+			for _, a := range s.Aspects {
+				fmt.Fprintf(out, "\naspect %s: %s\n", a.ID, a.Title)
+				if len(a.Needs) > 0 {
+					fmt.Fprintf(out, "  needs: %s\n", strings.Join(a.Needs, ", "))
+				}
+				showChecks(out, "criteria", a.ID, criteria)
+				showChecks(out, "guards (unmet: inconclusive)", a.ID, guards)
+			}
+			return nil
+		},
+	}
+}
+
+func showChecks(out io.Writer, heading, aspect string, checks []shownCheck) {
+	first := true
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	for _, k := range checks {
+		if k.Aspect != aspect {
+			continue
+		}
+		if first {
+			fmt.Fprintf(w, "  %s\n", heading)
+			first = false
+		}
+		fmt.Fprintf(w, "    %s\t%s %s\n", k.Title, k.Op, k.Value)
+	}
+	w.Flush()
+}
+
+func (c *common) planCommand() *cobra.Command {
+	var aspects []string
+	cmd := &cobra.Command{
+		Use: "plan SCENARIO", Short: "Show the steps of a run, with the commands a person would type", Args: exactly("SCENARIO"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			s, err := load(args[0])
+			if err != nil {
+				return err
+			}
+			for _, a := range aspects {
+				if _, ok := s.Aspect(a); !ok {
+					return &usageError{fmt.Errorf("no aspect is called %s", a), spec.Suggest(a, s.AspectIDs())}
+				}
+			}
+			plan := planOf(s, aspects)
+			if c.json() {
+				return printJSON(cmd.OutOrStdout(), plan)
+			}
+			stage := ""
+			for _, p := range plan {
+				if p.Stage != stage {
+					stage = p.Stage
+					note := ""
+					if !p.Judged && stage != "on_failure" && stage != "always" {
+						note = "  (needed; not judged)"
+					}
+					fmt.Fprintf(cmd.OutOrStdout(), "%s%s\n", stage, note)
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "  %-16s %s\n  %-16s   %s: %s\n", p.ID, p.Title, "", p.Risk, p.Command)
+				if p.Until != "" {
+					fmt.Fprintf(cmd.OutOrStdout(), "  %-16s   until %s\n", "", p.Until)
+				}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringArrayVar(&aspects, "aspect", nil, "only this aspect, with what it needs; may be repeated")
+	return cmd
+}
+
+func (c *common) reportCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use: "report RUN", Short: "Show the result of a run", Args: exactly("RUN"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := run.Find(c.runsDir, args[0])
+			if err != nil {
+				return &usageError{err: err}
+			}
+			r, err := report.LoadRun(dir)
+			if err != nil {
+				return &exitError{code: report.ExitEnvironment, err: err}
+			}
+			if c.json() {
+				format = "json"
+			}
+			out := cmd.OutOrStdout()
+			switch format {
+			case "text":
+				c.terminal(out, false).Summary(r)
+			case "md":
+				fmt.Fprint(out, report.Markdown(r))
+			case "json":
+				return printJSON(out, r)
+			case "junit":
+				data, err := report.JUnit(r)
+				if err != nil {
+					return err
+				}
+				_, err = out.Write(data)
+				return err
+			default:
+				return &usageError{fmt.Errorf("--format %s is not known", format), "text, md, json or junit"}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "text", "text, md, json or junit")
+	return cmd
+}
+
+func (c *common) lintCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "lint [SCENARIO...]", Short: "Check scenario files (default: the shipped ones)",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				args = shippedNames()
+			}
+			problems := spec.Problems{}
+			for _, name := range args {
+				_, err := load(name)
+				var found spec.Problems
+				switch {
+				case errors.As(err, &found):
+					problems = append(problems, found...)
+				case err != nil:
+					return err
+				}
+			}
+			out := cmd.OutOrStdout()
+			if c.json() {
+				if err := printJSON(out, problems); err != nil {
+					return err
+				}
+			} else {
+				for _, p := range problems {
+					fmt.Fprintln(out, p)
+				}
+			}
+			if len(problems) > 0 {
+				return &exitError{code: report.ExitUsage, err: fmt.Errorf("%d problems", len(problems)), silent: c.json()}
+			}
+			if !c.json() {
+				fmt.Fprintf(out, "%d scenarios are fine\n", len(args))
+			}
+			return nil
+		},
+	}
+}
+
+func (c *common) doctorCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "doctor", Short: "Say what is missing on this machine, and how to get it", Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			findings := append(process.Setup{}.Check(cmd.Context()), c.checkRunsDir())
+			fatal := 0
+			for _, f := range findings {
+				if !f.OK && f.Fatal {
+					fatal++
+				}
+			}
+			out := cmd.OutOrStdout()
+			if c.json() {
+				if err := printJSON(out, findings); err != nil {
+					return err
+				}
+			} else {
+				for _, f := range findings {
+					mark := "ok  "
+					if !f.OK {
+						mark = "MISS"
+					}
+					fmt.Fprintf(out, "%s  %-17s %s\n", mark, f.Code, f.Message)
+					if !f.OK {
+						fmt.Fprintf(out, "      %-17s %s\n", "", f.Remedy)
+					}
+				}
+			}
+			if fatal > 0 {
+				return &exitError{code: report.ExitEnvironment, err: fmt.Errorf("%d things are missing", fatal), silent: c.json()}
+			}
+			return nil
+		},
+	}
+}
+
+// checkRunsDir looks whether runs can be written, without leaving anything.
+func (c *common) checkRunsDir() setups.Finding {
+	f := setups.Finding{Code: "RUNS_DIRECTORY", OK: true, Message: "runs go to " + c.runsDir}
+	parent := c.runsDir
+	for {
+		if _, err := os.Stat(parent); err == nil {
+			break
+		}
+		parent = filepath.Dir(parent)
+	}
+	probe, err := os.MkdirTemp(parent, ".scenario-doctor-")
+	if err == nil {
+		err = os.Remove(probe)
+	}
+	if err != nil {
+		f.OK, f.Fatal, f.Message, f.Remedy = false, true, err.Error(), "give a directory that can be written with --runs-dir"
+	}
+	return f
+}
+
+func (c *common) verifyCommand() *cobra.Command {
+	var selftest bool
+	var legal int
+	cmd := &cobra.Command{
+		Use: "verify [RUN]", Short: "Judge the recorded history of a run again, or test the judge",
+		Long: "Judge a recorded history again, from the file alone. With --selftest the judge is tested: every anomaly that it\nknows is planted into a good history and must be caught, and legal histories must raise no alarm.",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if selftest == (len(args) > 0) || len(args) > 1 {
+				return &usageError{errors.New("verify takes one RUN, or --selftest"), ""}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if selftest {
+				return c.selfTest(cmd.OutOrStdout(), legal)
+			}
+			return c.verify(cmd.OutOrStdout(), args[0])
+		},
+	}
+	cmd.Flags().BoolVar(&selftest, "selftest", false, "test the judge itself")
+	cmd.Flags().IntVar(&legal, "legal", verdict.LegalHistories, "with --selftest: how many legal histories to judge")
+	return cmd
+}
+
+func (c *common) selfTest(out io.Writer, legal int) error {
+	if legal < 1 {
+		return &usageError{fmt.Errorf("--legal %d: at least one legal history must be judged", legal), ""}
+	}
+	result := verdict.SelfTest(legal)
+	if c.json() {
+		if err := printJSON(out, result); err != nil {
+			return err
+		}
+	} else {
+		caught := 0
+		for _, row := range result.Rows {
+			mark := "caught"
+			if row.Caught {
+				caught++
+			} else {
+				mark = "MISSED"
+			}
+			fmt.Fprintf(out, "%s  %-46s %s\n", mark, row.Anomaly, row.Want)
+		}
+		fmt.Fprintf(out, "%d of %d planted anomalies caught; %d of %d legal histories raised an alarm; %d client duplicates told apart\n", caught, len(result.Rows),
+			len(result.FalseAlarms), result.Legal, result.ClientDuplicates)
+		for i, alarm := range result.FalseAlarms {
+			if i < 5 {
+				fmt.Fprintln(out, "false alarm: "+alarm)
+			}
+		}
+	}
+	if !result.Passed() {
+		return &exitError{code: report.ExitFail, err: errors.New("the judge is not to be trusted"), silent: c.json()}
+	}
+	return nil
+}
+
+func (c *common) verify(out io.Writer, name string) error {
+	dir, err := run.Find(c.runsDir, name)
+	if err != nil {
+		return &usageError{err: err}
+	}
+	h, err := history.Load(filepath.Join(dir, "history.ndjson.gz"))
+	if err != nil {
+		return &exitError{code: report.ExitEnvironment, err: err}
+	}
+	verdicts := []*verdict.Verdict{}
+	for _, read := range h.Reads {
+		v, err := verdict.Judge(h, read.Load, read.ID)
+		if err != nil {
+			return &exitError{code: report.ExitEnvironment, err: err}
+		}
+		verdicts = append(verdicts, v)
+	}
+	sort.SliceStable(verdicts, func(i, j int) bool { return verdicts[i].Load < verdicts[j].Load })
+	violations := 0
+	if !c.json() {
+		fmt.Fprintf(out, "%d sends, %d deliveries, %d disturbances, %d complete reads\n", len(h.Sends), len(h.Receives), len(h.Disturbances), len(h.Reads))
+	}
+	for _, v := range verdicts {
+		violations += v.Violations()
+		if c.json() {
+			continue
+		}
+		fmt.Fprintf(out, "%s: %d acknowledged, %d unknown (%d in the log), %d refused, %d in the log, %d violations\n", v.Read, v.Acked, v.Unknown, v.UnknownVisible, v.Failed, v.InLog, v.Violations())
+		for _, f := range v.Findings {
+			fmt.Fprintf(out, "  %s: %s\n", f.Check, f.Message)
+		}
+	}
+	if c.json() {
+		if err := printJSON(out, verdicts); err != nil {
+			return err
+		}
+	}
+	switch {
+	case violations > 0:
+		return &exitError{code: report.ExitFail, err: fmt.Errorf("%d violations", violations), silent: c.json()}
+	case len(verdicts) == 0:
+		return &exitError{code: report.ExitInconclusive, err: errors.New("the history holds no complete read: nothing can be judged")}
+	}
+	return nil
+}

@@ -1,0 +1,217 @@
+package scenarios
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ister-mq/ister/scenarios/internal/report"
+	"github.com/ister-mq/ister/scenarios/internal/run"
+	"github.com/ister-mq/ister/scenarios/internal/spec"
+)
+
+type runFlags struct {
+	aspects []string
+	params  []string
+	seed    int64
+	setup   string
+	binary  string
+	keep    string
+	timeout time.Duration
+	quiet   bool
+}
+
+func (c *common) runCommand() *cobra.Command {
+	f := &runFlags{}
+	cmd := &cobra.Command{
+		Use: "run SCENARIO", Short: "Run a scenario and judge it", Args: exactly("SCENARIO"),
+		Example: "  scenario run broker-scaling\n  scenario run broker-scaling --aspect scale-up --seed 7\n  scenario run kill-and-recover --param rounds=20",
+		RunE:    func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0], f) },
+	}
+	cmd.Flags().StringArrayVar(&f.aspects, "aspect", nil, "only this aspect, with what it needs; may be repeated")
+	cmd.Flags().StringArrayVarP(&f.params, "param", "p", nil, "name=value; may be repeated")
+	cmd.Flags().Int64Var(&f.seed, "seed", 0, "seed of random choices; 0 picks one")
+	cmd.Flags().StringVar(&f.setup, "setup", "", "how the cluster is stood up (default: the scenario's first)")
+	cmd.Flags().StringVar(&f.binary, "ister-bin", "", "ister binary to run (default: this one, or built from the source tree)")
+	cmd.Flags().StringVar(&f.keep, "keep", "never", "leave the cluster running: never, failure or always")
+	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "bound on the whole run (default: the scenario's deadline)")
+	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "show failures and the result only")
+	return cmd
+}
+
+func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
+	s, err := load(name)
+	if err != nil {
+		return err
+	}
+	setup, err := setupOf(s, f.setup)
+	if err != nil {
+		return err
+	}
+	params, err := paramsOf(f.params)
+	if err != nil {
+		return err
+	}
+	keep := run.Keep(f.keep)
+	if keep != run.KeepNever && keep != run.KeepOnFailure && keep != run.KeepAlways {
+		return &usageError{fmt.Errorf("--keep %s is not known", f.keep), "never, failure or always"}
+	}
+	if f.seed == 0 {
+		f.seed = 1 + rand.Int64N(1_000_000)
+	}
+	show := c.terminal(cmd.OutOrStdout(), f.quiet)
+	if c.json() {
+		show = c.terminal(cmd.ErrOrStderr(), f.quiet)
+	}
+	record, err := run.Execute(cmd.Context(), run.Options{
+		Scenario: s, Aspects: f.aspects, Params: params, Seed: f.seed, Setup: setup, Binary: f.binary, RunsDir: c.runsDir, Keep: keep, Deadline: f.timeout, Show: show,
+	})
+	if record == nil {
+		var problems spec.Problems
+		if errors.As(err, &problems) {
+			return &usageError{err: err}
+		}
+		return &exitError{code: report.ExitEnvironment, err: err}
+	}
+	if c.json() {
+		if printErr := printJSON(cmd.OutOrStdout(), record); printErr != nil {
+			return printErr
+		}
+	} else {
+		show.Summary(record)
+	}
+	if err != nil {
+		return &exitError{code: report.ExitEnvironment, err: err}
+	}
+	if record.ExitCode != report.ExitPass {
+		return &exitError{code: record.ExitCode, silent: true}
+	}
+	return nil
+}
+
+func paramsOf(given []string) (map[string]string, error) {
+	params := map[string]string{}
+	for _, text := range given {
+		name, value, ok := strings.Cut(text, "=")
+		if !ok || name == "" {
+			return nil, &usageError{fmt.Errorf("--param %q is not name=value", text), ""}
+		}
+		if _, twice := params[name]; twice {
+			return nil, &usageError{fmt.Errorf("--param %s is given twice", name), ""}
+		}
+		params[name] = value
+	}
+	return params, nil
+}
+
+func (c *common) runsCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "runs", Short: "List the runs, oldest first", Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			infos, err := run.List(c.runsDir)
+			if err != nil {
+				return &exitError{code: report.ExitEnvironment, err: err}
+			}
+			if c.json() {
+				if infos == nil {
+					infos = []run.Info{}
+				}
+				return printJSON(cmd.OutOrStdout(), infos)
+			}
+			if len(infos) == 0 {
+				fmt.Fprintf(cmd.OutOrStdout(), "no runs in %s\n", c.runsDir)
+				return nil
+			}
+			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+			fmt.Fprintln(w, "RUN\tVERDICT\tTOOK\tPROCESSES")
+			for _, info := range infos {
+				verdict := string(info.Run.Verdict)
+				if info.Run.Verdict == report.Running && !info.Live {
+					verdict = "abandoned"
+				}
+				fmt.Fprintf(w, "%s\t%s\t%.1fs\t%d\n", info.Run.ID, verdict, float64(info.Run.TookMS)/1000, info.Processes)
+			}
+			return w.Flush()
+		},
+	}
+}
+
+func (c *common) stopCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "stop RUN", Short: "End a run, or the cluster that it kept", Args: exactly("RUN"),
+		Long: "End a run: its runner is asked to, cleans up and writes the evidence. Where the runner is gone, the\nprocesses that it recorded are ended. RUN is an id, a unique part of one, a directory, or last.",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			dir, err := run.Find(c.runsDir, args[0])
+			if err != nil {
+				return &usageError{err: err}
+			}
+			left, err := run.Stop(cmd.Context(), dir, func(text string) { fmt.Fprintln(cmd.OutOrStdout(), text) })
+			return ended(cmd, "stopped "+dir, left, err)
+		},
+	}
+}
+
+// ended reports how a stop or clean came out.
+func ended(cmd *cobra.Command, done string, left []string, err error) error {
+	if err != nil {
+		return &exitError{code: report.ExitEnvironment, err: err}
+	}
+	if len(left) > 0 {
+		return &exitError{code: report.ExitLeftovers, err: fmt.Errorf("left behind: %s", strings.Join(left, ", "))}
+	}
+	fmt.Fprintln(cmd.OutOrStdout(), done)
+	return nil
+}
+
+func (c *common) cleanCommand() *cobra.Command {
+	var all, purge bool
+	cmd := &cobra.Command{
+		Use: "clean [RUN]", Short: "End what ended runs left behind, and remove their brokers' data",
+		Long: "End processes that a finished or abandoned run started and that still run, and remove its brokers' data.\nThe evidence stays unless --purge is given. Only what a run recorded is touched; a live run is refused.",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if all == (len(args) > 0) || len(args) > 1 {
+				return &usageError{errors.New("clean takes one RUN, or --all"), ""}
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			say := func(text string) { fmt.Fprintln(cmd.OutOrStdout(), text) }
+			if !all {
+				dir, err := run.Find(c.runsDir, args[0])
+				if err != nil {
+					return &usageError{err: err}
+				}
+				left, err := run.Clean(dir, purge, say)
+				return ended(cmd, "cleaned "+dir, left, err)
+			}
+			infos, err := run.List(c.runsDir)
+			if err != nil {
+				return &exitError{code: report.ExitEnvironment, err: err}
+			}
+			var left []string
+			cleaned := 0
+			for _, info := range infos {
+				if info.Live {
+					say("left alone, running: " + info.Run.ID)
+					continue
+				}
+				more, err := run.Clean(c.runsDir+string(os.PathSeparator)+info.Run.ID, purge, say)
+				if err != nil {
+					return &exitError{code: report.ExitEnvironment, err: err}
+				}
+				left = append(left, more...)
+				cleaned++
+			}
+			return ended(cmd, fmt.Sprintf("cleaned %d runs", cleaned), left, nil)
+		},
+	}
+	cmd.Flags().BoolVar(&all, "all", false, "every run that is not live")
+	cmd.Flags().BoolVar(&purge, "purge", false, "remove the evidence as well")
+	return cmd
+}

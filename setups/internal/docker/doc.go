@@ -1,0 +1,18 @@
+// Package docker is what the setups that use a Docker engine have in common: the
+// engine, an image of the static ister binary built without a registry, one
+// broker's container with its log and its end, and removal by label.
+//
+// Everything that a run makes carries the label RunLabel, so that it is found
+// and removed also after the runner was killed. Nothing else is ever touched.
+// The reaper container of testcontainers is off: it would need an image from a
+// registry.
+//
+// File map:
+//
+//	engine.go  the connection, and what doctor says of it
+//	binary.go  finding or building a static binary for the engine's platform
+//	image.go   the image, named by the binary's digest
+//	box.go     one container: start, end, freeze, log
+//	disk.go    filling and freeing a volume
+//	clean.go   removal by label
+package docker

@@ -1,0 +1,97 @@
+package docker
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/containerd/errdefs"
+	"github.com/moby/moby/client"
+	testcontainers "github.com/testcontainers/testcontainers-go"
+)
+
+// imageRepository is the name of the images, which are never pushed anywhere.
+const imageRepository = "ister-scenario"
+
+// dockerfile of an image that holds the binary and nothing else. A data
+// directory is made by the volume that is mounted there.
+const dockerfile = `FROM scratch
+COPY ister /ister
+ENTRYPOINT ["/ister"]
+`
+
+// ImageName is the image of a binary.
+func ImageName(digest string) string { return imageRepository + ":" + digest[:12] }
+
+// EnsureImage builds the image of a binary unless the engine has it. It needs no
+// registry. A second run may remove it at any time before a container uses it.
+func (e *Engine) EnsureImage(ctx context.Context, binary, digest string) (string, error) {
+	name := ImageName(digest)
+	_, err := e.API.ImageInspect(ctx, name)
+	if err == nil {
+		return name, nil
+	}
+	if !errdefs.IsNotFound(err) {
+		return "", fmt.Errorf("look for image %s: %w", name, err)
+	}
+	archive, err := buildContext(binary)
+	if err != nil {
+		return "", err
+	}
+	var output bytes.Buffer
+	request := &testcontainers.ContainerRequest{FromDockerfile: testcontainers.FromDockerfile{
+		ContextArchive: bytes.NewReader(archive), Repo: imageRepository, Tag: digest[:12],
+		KeepImage: true, BuildLogWriter: &output,
+		BuildOptionsModifier: func(o *client.ImageBuildOptions) { o.NetworkMode = "none" },
+	}}
+	if _, err := e.Provider.BuildImage(ctx, request); err != nil {
+		return "", fmt.Errorf("build image %s: %w\n%s", name, err, output.Bytes())
+	}
+	return name, nil
+}
+
+// buildContext is a tar with the Dockerfile and the binary.
+func buildContext(binary string) ([]byte, error) {
+	file, err := os.Open(binary)
+	if err != nil {
+		return nil, fmt.Errorf("read the binary: %w", err)
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return nil, fmt.Errorf("read the binary: %w", err)
+	}
+	var out bytes.Buffer
+	out.Grow(int(info.Size()) + 4096)
+	w := tar.NewWriter(&out)
+	err = w.WriteHeader(&tar.Header{Name: "Dockerfile", Mode: 0o644, Size: int64(len(dockerfile))})
+	if err == nil {
+		_, err = io.WriteString(w, dockerfile)
+	}
+	if err == nil {
+		err = w.WriteHeader(&tar.Header{Name: "ister", Mode: 0o755, Size: info.Size()})
+	}
+	if err == nil {
+		_, err = io.Copy(w, file)
+	}
+	if err == nil {
+		err = w.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("pack the binary: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+// RemoveImage removes the image unless a container uses it, which is not an
+// error: the last run that does removes it.
+func (e *Engine) RemoveImage(ctx context.Context, name string) error {
+	_, err := e.API.ImageRemove(ctx, name, client.ImageRemoveOptions{PruneChildren: true})
+	if err != nil && !errdefs.IsNotFound(err) && !errdefs.IsConflict(err) {
+		return fmt.Errorf("remove image %s: %w", name, err)
+	}
+	return nil
+}

@@ -41,17 +41,17 @@ type local struct {
 	assigned   *metadata.Partition
 	minISR     int
 
-	commits  waitQueue // acks=all: until the high watermark passes
-	durables waitQueue // acks=1: until the own log is synced
-	polls    []*poll
-	follows  []*follow
-	// moveDone is the deadline-free flush mark of flush.policy=interval.
-	flushedAt time.Time
-	dirty     bool
+	commits   waitQueue // acks=all: until the high watermark passes
+	durables  waitQueue // acks=1: until the own log is synced
+	polls     []*poll
+	follows   []*follow
+	flushedAt time.Time // flush.policy=interval: the latest sync
+	dirty     bool      // and whether anything came since
 
 	// flushing: the flusher was asked for this leader's log and has not answered.
 	// One request is out at a time; its answer asks again for what came since.
 	flushing  bool
+	askedAt   time.Time                             // when
 	flushDone func(durable model.Offset, err error) // leaderFlushed, bound once
 }
 
@@ -127,11 +127,13 @@ func (l *local) advanced(finished []waiter) []waiter {
 // the sync ran goes into the next.
 func (l *local) leaderFlushed(durable model.Offset, err error) {
 	l.onFlushed(durable, err)
+	now := time.Now()
 	l.mu.Lock()
-	log := l.log
+	log, took := l.log, now.Sub(l.askedAt)
 	again := err == nil && !l.dropped && l.offline == nil && log.Durable() < log.LogEnd()
-	l.flushing = again
+	l.flushing, l.askedAt = again, now
 	l.mu.Unlock()
+	l.plane.metrics.FlushLatency.Observe(took.Seconds())
 	if again {
 		l.plane.flusher.Request(log, log.LogEnd(), l.flushDone)
 	}
@@ -139,11 +141,11 @@ func (l *local) leaderFlushed(durable model.Offset, err error) {
 
 // wantFlush reports whether the flusher has to be asked; then the caller does so,
 // without the lock. Under mu.
-func (l *local) wantFlush() bool {
+func (l *local) wantFlush(now time.Time) bool {
 	if l.flushing {
 		return false
 	}
-	l.flushing = true
+	l.flushing, l.askedAt = true, now
 	return true
 }
 

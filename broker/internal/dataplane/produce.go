@@ -134,7 +134,7 @@ func (p *Plane) produceOne(call *produceCall, index int, lease bool) bool {
 			f.session.mark(f, true)
 		}
 	}
-	sync, log := l.settings.flushSync && !out.Duplicate && l.wantFlush(), l.log
+	sync, log := l.settings.flushSync && !out.Duplicate && l.wantFlush(call.started), l.log
 	l.mu.Unlock()
 
 	if sync {

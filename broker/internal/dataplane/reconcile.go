@@ -189,7 +189,7 @@ func (p *Plane) assign(im *metadata.Image, state *metadata.Partition, epochs map
 	leading := change.After == replica.RoleLeader
 	l.leads.Store(leading)
 	end, logAt := l.replica.LogEnd(), l.log
-	needSync := leading && change.NewEpoch && l.settings.flushSync && logAt.Durable() < end && l.wantFlush()
+	needSync := leading && change.NewEpoch && l.settings.flushSync && logAt.Durable() < end && l.wantFlush(now)
 	l.mu.Unlock()
 
 	p.finish(finished)

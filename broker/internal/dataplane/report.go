@@ -11,7 +11,7 @@ import (
 type Report struct {
 	Disk     Disk
 	Bytes    map[model.Partition]int64 // of each replica here
-	Progress []Progress                // of followers that are being added or are behind
+	Progress []Progress                // of replicas of partitions led here; with many, of those that lag
 	// Retired are copies given up that the newest image still lists as retiring.
 	Retired []model.Partition
 	// Known is false until the first image was carried out, and while stopping.
@@ -44,12 +44,13 @@ func (p *Plane) Report() Report {
 		Known: p.ready.Load() && p.ctx.Err() == nil,
 	}
 	now := time.Now()
-	for _, l := range p.snapshot() {
+	locals := p.snapshot()
+	for _, l := range locals {
 		l.mu.Lock()
 		if !l.dropped && l.log != nil {
 			report.Bytes[l.id] = l.log.Bytes()
 			if l.offline == nil && l.replica.Role() == replica.RoleLeader {
-				report.Progress = append(report.Progress, l.progress(now)...)
+				report.Progress = append(report.Progress, l.progress(now, len(locals) <= progressAllMax)...)
 			}
 		}
 		l.mu.Unlock()
@@ -62,11 +63,23 @@ func (p *Plane) Report() Report {
 	return report
 }
 
-// progress lists the followers that are being added or are behind. Under mu.
-func (l *local) progress(now time.Time) []Progress {
+// progressAllMax is how many replicas a node may hold for its report to name every
+// follower. Above it, only those that are being added or are behind: the report
+// goes out twice a second.
+const progressAllMax = 256
+
+// progress lists this leader and its followers, or only those followers that are
+// being added or are behind. Under mu.
+func (l *local) progress(now time.Time, all bool) []Progress {
 	var out []Progress
+	if all {
+		out = append(out, Progress{
+			Partition: l.id, Node: l.assigned.Leader, LogStart: l.log.LogStart(), LogEnd: l.log.LogEnd(), LeaderLogEnd: l.log.LogEnd(),
+			InSync: true, CaughtUp: true,
+		})
+	}
 	for _, f := range l.replica.Progress(now) {
-		if f.InISR && f.CaughtUp && len(l.assigned.Adding) == 0 && len(l.assigned.Target) == 0 {
+		if !all && f.InISR && f.CaughtUp && len(l.assigned.Adding) == 0 && len(l.assigned.Target) == 0 {
 			continue
 		}
 		behind := int64(0)

@@ -20,6 +20,10 @@ const (
 	askReserve = 50 * time.Millisecond
 	// followTimeout bounds how long a node waits to see what it had changed.
 	followTimeout = time.Second
+	// inquireTimeout bounds asking the fellows who the controller is.
+	inquireTimeout = 200 * time.Millisecond
+
+	methodController = "controller"
 )
 
 // verb is something only the controller does. Its run is called on the
@@ -107,10 +111,59 @@ func askOnce[Req, Resp any](p *Plane, ctx context.Context, v verb[Req, Resp], re
 	var resp Resp
 	to, ok := p.controllerTarget()
 	if !ok {
-		return resp, errNoController
+		if to, ok = p.inquire(ctx); !ok {
+			return resp, errNoController
+		}
 	}
 	err := p.peer.Call(ctx, to, v.name, req, &resp)
 	return resp, err
+}
+
+// inquire asks the fellows for the controller. Raft tells a member who leads as
+// soon as the leader contacts it; but a leader does not find a node that came
+// back on another address, until that node has registered with it.
+func (p *Plane) inquire(ctx context.Context) (peer.Target, bool) {
+	if q := p.quorum.Load(); q == nil || q.Leading() {
+		return peer.Target{}, false
+	}
+	if hint := p.hint.Load(); hint != nil {
+		// Used once: a wrong one must not be tried for ever.
+		p.hint.Store(nil)
+		return *hint, true
+	}
+	ctx, cancel := context.WithTimeout(ctx, inquireTimeout)
+	defer cancel()
+	addresses := sortedSeeds(p.cfg.SeedNodes)
+	for _, f := range p.store.get().Fellows {
+		addresses = append(addresses, f.Address)
+	}
+	answers := make(chan peer.Target, len(addresses))
+	for _, address := range addresses {
+		go func() { // ends with the context at the latest
+			var to peer.Target
+			if err := p.peer.Call(ctx, peer.Target{Address: address}, methodController, nothing{}, &to); err != nil {
+				to = peer.Target{}
+			}
+			answers <- to
+		}()
+	}
+	for range addresses {
+		if to := <-answers; to.Address != "" && to.Address != p.cfg.Endpoints.Raft {
+			p.hint.Store(&to)
+			return to, true
+		}
+	}
+	return peer.Target{}, false
+}
+
+// handleController answers inquire; no address: unknown.
+func (p *Plane) handleController(context.Context, peer.Identity, json.RawMessage) (any, error) {
+	if p.office.Load() != nil {
+		id := p.store.get()
+		return peer.Target{Address: p.cfg.Endpoints.Raft, Node: id.Node, Incarnation: id.Incarnation}, nil
+	}
+	to, _ := p.controllerTarget()
+	return to, nil
 }
 
 // controllerTarget is where the controller listens.
@@ -177,6 +230,7 @@ func (p *Plane) handle() {
 	p.peer.Handle(methodSeedAccept, peer.Anyone, p.handleSeedAccept)
 	p.peer.Handle(methodAdmit, peer.Anyone, p.handleAdmit)
 	p.peer.Handle(methodRemoved, peer.Anyone, p.handleRemoved)
+	p.peer.Handle(methodController, peer.MembersOnly, p.handleController)
 	serve(p, verbPropose)
 	serve(p, verbHeartbeat)
 	serve(p, verbAddNode)

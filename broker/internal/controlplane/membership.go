@@ -121,6 +121,30 @@ func (p *Plane) awaitController(ctx context.Context, fits func(model.NodeID) boo
 	}
 }
 
+// settle waits until this office can say of every member whether it is alive,
+// which takes one heartbeat, or for a silent one a lease.
+func (o *office) settle(ctx context.Context) {
+	for {
+		m, err := o.members()
+		if err != nil {
+			return
+		}
+		at, now, known := o.quorum.Status(), time.Now(), true
+		for _, one := range m.All {
+			ok, _, _, _ := o.judgeMember(one.Node, at, now)
+			known = known && ok
+		}
+		select {
+		case <-o.done:
+			return
+		default:
+		}
+		if known || !pause(ctx, o.plane.timing.Heartbeat/lookEvery) {
+			return
+		}
+	}
+}
+
 // view is the quorum as the safety rules want it.
 func (o *office) view() (operation.QuorumView, error) {
 	m, err := o.members()
@@ -188,6 +212,7 @@ func (o *office) promote(ctx context.Context, node model.NodeID) error {
 		return err
 	}
 	defer o.release()
+	o.settle(ctx)
 	n := o.plane.Image().Nodes[node]
 	if n != nil {
 		pctx, cancel := context.WithTimeout(ctx, admitTimeout)
@@ -245,6 +270,7 @@ func (o *office) demote(ctx context.Context, node model.NodeID) error {
 		return err
 	}
 	defer o.release()
+	o.settle(ctx)
 	m, err := o.members()
 	if err != nil {
 		return err
@@ -290,6 +316,7 @@ func (o *office) remove(ctx context.Context, r removeRequest) error {
 		return err
 	}
 	defer o.release()
+	o.settle(ctx)
 	im = p.Image()
 	n := im.Nodes[r.Node]
 	resumed := n != nil && n.State == metadata.NodeLeaving
@@ -375,6 +402,7 @@ func (o *office) transfer(ctx context.Context, to model.NodeID) (model.NodeID, e
 	if to == o.self {
 		return to, nil
 	}
+	o.settle(ctx)
 	m, err := o.members()
 	if err != nil {
 		return model.NoNode, err

@@ -63,6 +63,7 @@ type Plane struct {
 	born   time.Time                     // zero of the monotonic lease clock
 	lease  atomic.Int64                  // end of the lease in ns since born
 	ended  atomic.Pointer[Error]         // why the node cannot go on
+	hint   atomic.Pointer[peer.Target]   // the controller, as a fellow said; see inquire
 	waits  atomic.Pointer[string]        // what registration waits for
 	// stepped: StepDown was called; no more heartbeats.
 	stepped atomic.Bool
@@ -128,6 +129,10 @@ func (p *Plane) start(ctx context.Context) error {
 	}
 	p.log.Info("node identity was read", "node", id.Node, "reason", string(id.State))
 	switch {
+	case id.State == StateForming:
+		// It may have stopped before every other seed was told.
+		p.wait.Go(func() { p.spreadIntent(p.lifetime) })
+		return p.enter(id)
 	case id.State != StateFresh:
 		return p.enter(id)
 	case p.cfg.Join:

@@ -106,6 +106,7 @@ func attachedPlan(op *metadata.Operation) placement.Plan {
 }
 
 func (o *office) planAndStart(ctx context.Context, r OperationRequest) (OperationStarted, error) {
+	o.settle(ctx)
 	v, err := o.view()
 	if err != nil {
 		return OperationStarted{}, err

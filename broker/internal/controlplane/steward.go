@@ -16,7 +16,7 @@ import (
 
 const (
 	// tendEvery is the pace of healing and of unfinished membership changes.
-	tendEvery = time.Second
+	tendEvery = 500 * time.Millisecond
 	// tendTimeout bounds one membership step of the steward.
 	tendTimeout = 5 * time.Second
 )

@@ -3,6 +3,7 @@ package segment
 import (
 	"encoding/binary"
 	"fmt"
+	"math/rand/v2"
 	"path"
 	"strconv"
 	"strings"
@@ -38,6 +39,7 @@ const (
 	producersSuffix = ".producers"
 	temporarySuffix = ".tmp"
 	checkpointName  = "checkpoint"
+	damagedName     = "damaged" // its text says why the log may not be opened
 )
 
 func segmentName(base model.Offset) string { return fmt.Sprintf("%020d%s", int64(base), segmentSuffix) }
@@ -105,13 +107,26 @@ func decodeFrame(magic, name string, b []byte) ([]byte, error) {
 	return payload, nil
 }
 
+// identity tells one log from another that had the same name before it, or the same
+// log before it was reset. The journal's entries carry it.
+type identity uint64
+
+func newIdentity() identity {
+	for {
+		if id := identity(rand.Uint64()); id != 0 {
+			return id
+		}
+	}
+}
+
 // encodeHeader makes the first bytes of a segment, with no mark.
-func encodeHeader(base model.Offset) []byte {
+func encodeHeader(base model.Offset, id identity) []byte {
 	b := make([]byte, segmentHeader)
 	copy(b, segmentMagic)
 	le.PutUint16(b[8:], formatVersion)
 	le.PutUint16(b[10:], segmentHeader)
 	le.PutUint64(b[16:], uint64(base))
+	le.PutUint64(b[24:], uint64(id))
 	le.PutUint32(b[12:], headerSum(b))
 	return b
 }

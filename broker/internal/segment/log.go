@@ -41,7 +41,8 @@ type Log struct {
 	// before mu in the lock order.
 	syncing sync.Mutex
 
-	// Of the owner.
+	// Of the owner; the flusher reads identity while it holds syncing.
+	identity  identity
 	producers *producers
 	headers   []record.Header // scratch
 

@@ -72,6 +72,9 @@ func (r *recoverer) run() error {
 	if err := r.list(); err != nil {
 		return err
 	}
+	if reason, err := vfs.ReadFile(r.fs, r.log.path(damagedName), 1<<16); err == nil {
+		return r.quarantine(damagedName, 0, 0, string(reason))
+	}
 	if err := r.readCheckpoint(); err != nil {
 		return err
 	}
@@ -172,6 +175,7 @@ func (r *recoverer) finishReset() error {
 // create begins an empty log.
 func (r *recoverer) create() error {
 	l := r.log
+	l.identity = newIdentity()
 	l.start, l.end, l.durable = r.check.Start, r.check.Start, r.check.Start
 	r.report.Clean = true
 	s, err := l.createSegment(l.start)
@@ -197,6 +201,7 @@ func (l *Log) fixSegment(s *segment) error {
 		return fmt.Errorf("sync directory of %s: %w", segmentName(s.base), err)
 	}
 	s.synced, s.syncedNext, s.named = s.size, s.next, true
+	s.secured, s.securedNext = s.size, s.next
 	return nil
 }
 
@@ -259,7 +264,7 @@ func (r *recoverer) openSegment(base model.Offset) (*segment, epochs, error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("open segment: %w", err)
 	}
-	s := &segment{base: base, next: base, size: segmentHeader, maxTimestamp: noTimestamp, syncedNext: base, handle: &handle{file: f}}
+	s := &segment{base: base, next: base, size: segmentHeader, maxTimestamp: noTimestamp, syncedNext: base, securedNext: base, handle: &handle{file: f}}
 	header := make([]byte, segmentHeader)
 	n, err := f.ReadAt(header, 0)
 	if err != nil && n == 0 {
@@ -276,6 +281,9 @@ func (r *recoverer) openSegment(base model.Offset) (*segment, epochs, error) {
 		// All that the header states is also in the file's name. Batches carry their
 		// own checksums, so nothing is trusted that should not be.
 		r.headers = append(r.headers, base)
+	}
+	if l.identity == 0 && len(r.headers) == 0 {
+		l.identity = identity(le.Uint64(header[24:]))
 	}
 	s.mark = newestMark(header[:n])
 	if s.mark.Serial > 0 {
@@ -370,20 +378,23 @@ func (r *recoverer) repair() error {
 			return err
 		}
 	}
+	if l.identity == 0 {
+		l.identity = newIdentity()
+	}
 	for _, base := range r.headers {
 		for _, s := range l.segments {
 			if s.base != base {
 				continue
 			}
 			r.report.RepairedHeaders++
-			if _, err := s.handle.file.WriteAt(encodeHeader(base), 0); err != nil {
+			if _, err := s.handle.file.WriteAt(encodeHeader(base, l.identity), 0); err != nil {
 				return fmt.Errorf("repair header of %s: %w", segmentName(base), err)
 			}
 			s.mark, s.synced = mark{}, 0
 		}
 	}
 	for _, s := range l.segments {
-		if s.synced == s.size {
+		if s.secured, s.securedNext = s.size, s.next; s.synced == s.size {
 			s.named = true // whatever vouches for the bytes was written after the name
 			continue
 		}

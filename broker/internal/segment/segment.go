@@ -22,9 +22,12 @@ type segment struct {
 
 	synced     int64        // bytes known durable in the file
 	syncedNext model.Offset // offset after them
-	named      bool         // the directory entry is durable
-	mark       mark         // the last one written to the header
-	indexed    int64        // bytes covered by the index file; 0 without one
+
+	secured     int64        // bytes known durable in the file or in the journal
+	securedNext model.Offset // offset after them
+	named       bool         // the directory entry is durable
+	mark        mark         // the last one written to the header
+	indexed     int64        // bytes covered by the index file; 0 without one
 
 	// entries is the sparse index; it is in memory whenever handle is set, and
 	// while there is no index file that covers the segment.
@@ -178,14 +181,14 @@ func (l *Log) createSegment(base model.Offset) (*segment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create segment: %w", err)
 	}
-	if _, err := f.WriteAt(encodeHeader(base), 0); err != nil {
+	if _, err := f.WriteAt(encodeHeader(base, l.identity), 0); err != nil {
 		f.Close()
 		// Best effort: a leftover without a header is repaired or dropped on open.
 		_ = l.cfg.FS.Remove(name)
 		return nil, fmt.Errorf("write segment header: %w", err)
 	}
 	return &segment{
-		base: base, next: base, size: segmentHeader, maxTimestamp: noTimestamp, syncedNext: base,
+		base: base, next: base, size: segmentHeader, maxTimestamp: noTimestamp, syncedNext: base, securedNext: base,
 		handle: &handle{file: f},
 	}, nil
 }

@@ -98,6 +98,9 @@ func (l *Log) syncSegment(d *dirtySegment) error {
 	}
 	l.mu.Lock()
 	s.synced, s.syncedNext, s.named = d.size, d.next, true
+	if d.size > s.secured {
+		s.secured, s.securedNext = d.size, d.next
+	}
 	if d.mark.Serial != 0 {
 		s.mark = d.mark
 	}

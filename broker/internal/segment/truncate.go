@@ -241,6 +241,7 @@ func (l *Log) publishCut(i int, cut segment) {
 	}
 	s.next, s.size, s.maxTimestamp, s.entries, s.mark = cut.next, cut.size, cut.maxTimestamp, cut.entries, cut.mark
 	s.synced, s.syncedNext, s.indexed = s.size, s.next, 0
+	s.secured, s.securedNext = s.size, s.next
 	l.end = s.next
 	l.start, l.durable = min(l.start, l.end), min(l.durable, l.end)
 	l.epochs = l.epochs.truncateTo(l.end)
@@ -277,9 +278,6 @@ func (l *Log) ResetTo(off model.Offset) error {
 		return fmt.Errorf("reset to offset %d: offsets begin at 0", off)
 	}
 	return l.change(func() error {
-		if err := l.cutJournal(0); err != nil {
-			return err
-		}
 		// Should a crash interrupt what follows, Open finds the flag and ends it.
 		if err := l.writeCheckpoint(checkpoint{Start: off, Reset: true}); err != nil {
 			return err
@@ -287,6 +285,8 @@ func (l *Log) ResetTo(off model.Offset) error {
 		if err := l.removeFiles(); err != nil {
 			return err
 		}
+		old := l.identity
+		l.identity = newIdentity() // voids what the journal holds
 		s, err := l.createSegment(off)
 		if err != nil {
 			return err
@@ -308,6 +308,7 @@ func (l *Log) ResetTo(off model.Offset) error {
 		l.mu.Unlock()
 		closeAll(files)
 		l.producers = newProducers()
+		l.forgetJournal(old)
 		return nil
 	})
 }

@@ -2,9 +2,11 @@ package operation
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/ister-mq/ister/broker/internal/metadata"
 	"github.com/ister-mq/ister/broker/internal/model"
+	"github.com/ister-mq/ister/broker/internal/placement"
 	"github.com/ister-mq/ister/broker/internal/refusal"
 )
 
@@ -148,7 +150,6 @@ func failures(o *metadata.Operation) (n int, reason string) {
 // says so.
 func finishUnload(im *metadata.Image, o *metadata.Operation) []metadata.Command {
 	c := CertificateOf(im, o.Node)
-	failed, reason := failures(o)
 	switch {
 	case c.Leaders > 0:
 		elections, stuck := handAway(im, o.Node, im.SortedPartitions()...)
@@ -157,6 +158,9 @@ func finishUnload(im *metadata.Image, o *metadata.Operation) []metadata.Command 
 		}
 		reason := refusal.NotEnoughReplicas
 		if p := im.Partition(stuck); p != nil && len(p.Replicas) == 1 {
+			if slices.Contains(placement.Movable(placement.World{Image: im}, o.Node), stuck) {
+				return unloadAgain(im, o) // a home came up for it; no move of this plan goes there
+			}
 			reason = refusal.NoPlacement
 		}
 		return settle(o, &wait{reason: reason, message: fmt.Sprintf("%s: only node %d is in sync and may lead", partitionName(im, stuck), o.Node)})
@@ -166,12 +170,7 @@ func finishUnload(im *metadata.Image, o *metadata.Operation) []metadata.Command 
 			message: fmt.Sprintf("node %d holds the only in-sync copy of a partition and does not answer", o.Node),
 		})
 	case c.Movable > 0:
-		detail := fmt.Sprintf("%d moves failed", failed)
-		if failed == 0 {
-			reason, detail = string(refusal.NodeNotDrained), "the cluster changed meanwhile"
-		}
-		return end(o, metadata.OpFailed, reason,
-			fmt.Sprintf("node %d still holds replicas that have another home (%s); unload it again", o.Node, detail))
+		return unloadAgain(im, o)
 	case c.Drained:
 		message := fmt.Sprintf("node %d leads nothing and holds nothing", o.Node)
 		if c.Replicas > 0 {
@@ -180,6 +179,17 @@ func finishUnload(im *metadata.Image, o *metadata.Operation) []metadata.Command 
 		return end(o, metadata.OpSucceeded, "", message)
 	}
 	return settle(o, nil) // other operations' moves, or copies being given up
+}
+
+// unloadAgain ends an unload whose plan is used up while replicas could still move.
+func unloadAgain(im *metadata.Image, o *metadata.Operation) []metadata.Command {
+	failed, reason := failures(o)
+	detail := fmt.Sprintf("%d moves failed", failed)
+	if failed == 0 {
+		reason, detail = string(refusal.NodeNotDrained), "the cluster changed meanwhile"
+	}
+	return end(o, metadata.OpFailed, reason,
+		fmt.Sprintf("node %d still holds replicas that have another home (%s); unload it again", o.Node, detail))
 }
 
 // handAway lists the elections that take leadership of these partitions from a

@@ -161,6 +161,9 @@ func (w *world) catchUp(p *metadata.Partition) {
 		w.held[p.ID][n] = w.written[p.ID]
 		change.ISR = append(change.ISR, metadata.ISRMember{Node: n, Epoch: w.image.Nodes[n].Epoch})
 	}
+	if len(change.ISR) == len(p.ISR) && !slices.ContainsFunc(change.ISR, func(m metadata.ISRMember) bool { return !model.HasNode(p.ISR, m.Node) }) {
+		return
+	}
 	w.must(&metadata.AlterISR{Leader: p.Leader, Epoch: w.image.Nodes[p.Leader].Epoch, Changes: []metadata.ISRChange{change}})
 }
 

@@ -225,6 +225,13 @@ func (n *Node) end(err error) {
 	}
 }
 
+// failed reports that the node cannot go on.
+func (n *Node) failed() bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.fatal != nil
+}
+
 // Wait blocks until ctx ends, which is a wish to stop and gives nil, or the node
 // cannot go on. The caller then calls Stop.
 func (n *Node) Wait(ctx context.Context) error {
@@ -277,7 +284,7 @@ func (n *Node) Kill() {
 // and waits for that. A cluster of one has nobody to hand over to.
 func (n *Node) handOver() {
 	self, epoch := n.control.Self()
-	if self == 0 || epoch == 0 || len(n.control.Image().Nodes) < 2 {
+	if self == 0 || epoch == 0 || n.failed() || len(n.control.Image().Nodes) < 2 {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), handOverTimeout)

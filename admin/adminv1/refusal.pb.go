@@ -144,12 +144,253 @@ func (Finding_Severity) EnumDescriptor() ([]byte, []int) {
 	return file_admin_adminv1_refusal_proto_rawDescGZIP(), []int{1, 0}
 }
 
+type Reason_Code int32
+
+const (
+	Reason_CODE_UNSPECIFIED           Reason_Code = 0
+	Reason_INVALID_ARGUMENT           Reason_Code = 1
+	Reason_INVALID_NAME               Reason_Code = 2
+	Reason_INVALID_CONFIG             Reason_Code = 3
+	Reason_INVALID_REPLICATION_FACTOR Reason_Code = 4
+	Reason_INVALID_PARTITIONS         Reason_Code = 5
+	Reason_NAME_COLLISION             Reason_Code = 6
+	Reason_TOPIC_NOT_FOUND            Reason_Code = 7
+	Reason_PARTITION_NOT_FOUND        Reason_Code = 8
+	Reason_NAMESPACE_NOT_FOUND        Reason_Code = 9
+	Reason_NODE_NOT_FOUND             Reason_Code = 10
+	Reason_OPERATION_NOT_FOUND        Reason_Code = 11
+	Reason_TOPIC_EXISTS               Reason_Code = 12
+	Reason_NAMESPACE_EXISTS           Reason_Code = 13
+	Reason_NODE_EXISTS                Reason_Code = 14
+	Reason_OPERATION_CONFLICT         Reason_Code = 15
+	Reason_NAMESPACE_NOT_EMPTY        Reason_Code = 16
+	Reason_NAMESPACE_PROTECTED        Reason_Code = 17
+	Reason_NODE_REMOVED               Reason_Code = 18
+	Reason_NODE_HOLDS_REPLICAS        Reason_Code = 19
+	Reason_NODE_HOLDS_LEADERS         Reason_Code = 20
+	Reason_NODE_HAS_MOVES             Reason_Code = 21
+	Reason_NODE_NOT_DRAINED           Reason_Code = 22
+	Reason_NODE_NOT_CAUGHT_UP         Reason_Code = 23
+	Reason_NODE_UNREACHABLE           Reason_Code = 24
+	Reason_NODE_NOT_VOTER             Reason_Code = 25
+	Reason_NODE_STATE_CONFLICT        Reason_Code = 26
+	Reason_NODE_IN_OTHER_CLUSTER      Reason_Code = 27
+	Reason_ENDPOINT_IN_USE            Reason_Code = 28
+	Reason_WRONG_CLUSTER              Reason_Code = 29
+	Reason_WRONG_INCARNATION          Reason_Code = 30
+	Reason_QUORUM_AT_RISK             Reason_Code = 31
+	Reason_MEMBERSHIP_CHANGE_PENDING  Reason_Code = 32
+	Reason_LAST_VOTER                 Reason_Code = 33
+	Reason_NO_PLACEMENT               Reason_Code = 34
+	Reason_NOT_ENOUGH_REPLICAS        Reason_Code = 35
+	Reason_MIN_ISR_AT_RISK            Reason_Code = 36
+	Reason_UNKNOWN_HEALTH             Reason_Code = 37
+	Reason_NOT_IN_SYNC                Reason_Code = 38
+	Reason_UNCLEAN_ELECTION_REFUSED   Reason_Code = 39
+	Reason_OPERATION_FINISHED         Reason_Code = 40
+	Reason_OPERATION_PAST_CANCEL      Reason_Code = 41
+	Reason_STALE_REVISION             Reason_Code = 42
+	Reason_STALE_NODE_EPOCH           Reason_Code = 43
+	Reason_FENCED_LEADER_EPOCH        Reason_Code = 44
+	Reason_UNKNOWN_LEADER_EPOCH       Reason_Code = 45
+	Reason_STALE_PARTITION_EPOCH      Reason_Code = 46
+	Reason_INELIGIBLE_REPLICA         Reason_Code = 47
+	Reason_NOT_CONTROLLER             Reason_Code = 48
+	Reason_NOT_LEADER                 Reason_Code = 49
+	Reason_OVERLOADED                 Reason_Code = 50
+	Reason_DISK_FULL                  Reason_Code = 51
+	Reason_NO_CONTROLLER              Reason_Code = 52
+	Reason_NODE_NOT_READY             Reason_Code = 53
+	Reason_LEASE_EXPIRED              Reason_Code = 54
+	Reason_OUTCOME_UNKNOWN            Reason_Code = 55
+	Reason_OFFSET_OUT_OF_RANGE        Reason_Code = 56
+	Reason_OFFSET_NOT_AVAILABLE       Reason_Code = 57
+	Reason_CORRUPT_BATCH              Reason_Code = 58
+	Reason_BATCH_TOO_LARGE            Reason_Code = 59
+	Reason_UNSUPPORTED_FORMAT         Reason_Code = 60
+	Reason_OUT_OF_ORDER_SEQUENCE      Reason_Code = 61
+	Reason_INVALID_PRODUCER_EPOCH     Reason_Code = 62
+	Reason_UNKNOWN_PRODUCER           Reason_Code = 63
+	Reason_REPLICA_QUARANTINED        Reason_Code = 64
+	Reason_LOG_START_MOVED            Reason_Code = 65
+	Reason_INTERNAL                   Reason_Code = 66
+)
+
+// Enum value maps for Reason_Code.
+var (
+	Reason_Code_name = map[int32]string{
+		0:  "CODE_UNSPECIFIED",
+		1:  "INVALID_ARGUMENT",
+		2:  "INVALID_NAME",
+		3:  "INVALID_CONFIG",
+		4:  "INVALID_REPLICATION_FACTOR",
+		5:  "INVALID_PARTITIONS",
+		6:  "NAME_COLLISION",
+		7:  "TOPIC_NOT_FOUND",
+		8:  "PARTITION_NOT_FOUND",
+		9:  "NAMESPACE_NOT_FOUND",
+		10: "NODE_NOT_FOUND",
+		11: "OPERATION_NOT_FOUND",
+		12: "TOPIC_EXISTS",
+		13: "NAMESPACE_EXISTS",
+		14: "NODE_EXISTS",
+		15: "OPERATION_CONFLICT",
+		16: "NAMESPACE_NOT_EMPTY",
+		17: "NAMESPACE_PROTECTED",
+		18: "NODE_REMOVED",
+		19: "NODE_HOLDS_REPLICAS",
+		20: "NODE_HOLDS_LEADERS",
+		21: "NODE_HAS_MOVES",
+		22: "NODE_NOT_DRAINED",
+		23: "NODE_NOT_CAUGHT_UP",
+		24: "NODE_UNREACHABLE",
+		25: "NODE_NOT_VOTER",
+		26: "NODE_STATE_CONFLICT",
+		27: "NODE_IN_OTHER_CLUSTER",
+		28: "ENDPOINT_IN_USE",
+		29: "WRONG_CLUSTER",
+		30: "WRONG_INCARNATION",
+		31: "QUORUM_AT_RISK",
+		32: "MEMBERSHIP_CHANGE_PENDING",
+		33: "LAST_VOTER",
+		34: "NO_PLACEMENT",
+		35: "NOT_ENOUGH_REPLICAS",
+		36: "MIN_ISR_AT_RISK",
+		37: "UNKNOWN_HEALTH",
+		38: "NOT_IN_SYNC",
+		39: "UNCLEAN_ELECTION_REFUSED",
+		40: "OPERATION_FINISHED",
+		41: "OPERATION_PAST_CANCEL",
+		42: "STALE_REVISION",
+		43: "STALE_NODE_EPOCH",
+		44: "FENCED_LEADER_EPOCH",
+		45: "UNKNOWN_LEADER_EPOCH",
+		46: "STALE_PARTITION_EPOCH",
+		47: "INELIGIBLE_REPLICA",
+		48: "NOT_CONTROLLER",
+		49: "NOT_LEADER",
+		50: "OVERLOADED",
+		51: "DISK_FULL",
+		52: "NO_CONTROLLER",
+		53: "NODE_NOT_READY",
+		54: "LEASE_EXPIRED",
+		55: "OUTCOME_UNKNOWN",
+		56: "OFFSET_OUT_OF_RANGE",
+		57: "OFFSET_NOT_AVAILABLE",
+		58: "CORRUPT_BATCH",
+		59: "BATCH_TOO_LARGE",
+		60: "UNSUPPORTED_FORMAT",
+		61: "OUT_OF_ORDER_SEQUENCE",
+		62: "INVALID_PRODUCER_EPOCH",
+		63: "UNKNOWN_PRODUCER",
+		64: "REPLICA_QUARANTINED",
+		65: "LOG_START_MOVED",
+		66: "INTERNAL",
+	}
+	Reason_Code_value = map[string]int32{
+		"CODE_UNSPECIFIED":           0,
+		"INVALID_ARGUMENT":           1,
+		"INVALID_NAME":               2,
+		"INVALID_CONFIG":             3,
+		"INVALID_REPLICATION_FACTOR": 4,
+		"INVALID_PARTITIONS":         5,
+		"NAME_COLLISION":             6,
+		"TOPIC_NOT_FOUND":            7,
+		"PARTITION_NOT_FOUND":        8,
+		"NAMESPACE_NOT_FOUND":        9,
+		"NODE_NOT_FOUND":             10,
+		"OPERATION_NOT_FOUND":        11,
+		"TOPIC_EXISTS":               12,
+		"NAMESPACE_EXISTS":           13,
+		"NODE_EXISTS":                14,
+		"OPERATION_CONFLICT":         15,
+		"NAMESPACE_NOT_EMPTY":        16,
+		"NAMESPACE_PROTECTED":        17,
+		"NODE_REMOVED":               18,
+		"NODE_HOLDS_REPLICAS":        19,
+		"NODE_HOLDS_LEADERS":         20,
+		"NODE_HAS_MOVES":             21,
+		"NODE_NOT_DRAINED":           22,
+		"NODE_NOT_CAUGHT_UP":         23,
+		"NODE_UNREACHABLE":           24,
+		"NODE_NOT_VOTER":             25,
+		"NODE_STATE_CONFLICT":        26,
+		"NODE_IN_OTHER_CLUSTER":      27,
+		"ENDPOINT_IN_USE":            28,
+		"WRONG_CLUSTER":              29,
+		"WRONG_INCARNATION":          30,
+		"QUORUM_AT_RISK":             31,
+		"MEMBERSHIP_CHANGE_PENDING":  32,
+		"LAST_VOTER":                 33,
+		"NO_PLACEMENT":               34,
+		"NOT_ENOUGH_REPLICAS":        35,
+		"MIN_ISR_AT_RISK":            36,
+		"UNKNOWN_HEALTH":             37,
+		"NOT_IN_SYNC":                38,
+		"UNCLEAN_ELECTION_REFUSED":   39,
+		"OPERATION_FINISHED":         40,
+		"OPERATION_PAST_CANCEL":      41,
+		"STALE_REVISION":             42,
+		"STALE_NODE_EPOCH":           43,
+		"FENCED_LEADER_EPOCH":        44,
+		"UNKNOWN_LEADER_EPOCH":       45,
+		"STALE_PARTITION_EPOCH":      46,
+		"INELIGIBLE_REPLICA":         47,
+		"NOT_CONTROLLER":             48,
+		"NOT_LEADER":                 49,
+		"OVERLOADED":                 50,
+		"DISK_FULL":                  51,
+		"NO_CONTROLLER":              52,
+		"NODE_NOT_READY":             53,
+		"LEASE_EXPIRED":              54,
+		"OUTCOME_UNKNOWN":            55,
+		"OFFSET_OUT_OF_RANGE":        56,
+		"OFFSET_NOT_AVAILABLE":       57,
+		"CORRUPT_BATCH":              58,
+		"BATCH_TOO_LARGE":            59,
+		"UNSUPPORTED_FORMAT":         60,
+		"OUT_OF_ORDER_SEQUENCE":      61,
+		"INVALID_PRODUCER_EPOCH":     62,
+		"UNKNOWN_PRODUCER":           63,
+		"REPLICA_QUARANTINED":        64,
+		"LOG_START_MOVED":            65,
+		"INTERNAL":                   66,
+	}
+)
+
+func (x Reason_Code) Enum() *Reason_Code {
+	p := new(Reason_Code)
+	*p = x
+	return p
+}
+
+func (x Reason_Code) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Reason_Code) Descriptor() protoreflect.EnumDescriptor {
+	return file_admin_adminv1_refusal_proto_enumTypes[2].Descriptor()
+}
+
+func (Reason_Code) Type() protoreflect.EnumType {
+	return &file_admin_adminv1_refusal_proto_enumTypes[2]
+}
+
+func (x Reason_Code) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Reason_Code.Descriptor instead.
+func (Reason_Code) EnumDescriptor() ([]byte, []int) {
+	return file_admin_adminv1_refusal_proto_rawDescGZIP(), []int{2, 0}
+}
+
 // Refusal is the error detail of every expected "no": the cluster works and
 // declines. It travels in the details of a Connect or gRPC error.
 type Refusal struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Kind  Refusal_Kind           `protobuf:"varint,1,opt,name=kind,proto3,enum=ister.admin.v1.Refusal_Kind" json:"kind,omitempty"`
-	// reason is a stable UPPER_SNAKE code; refusal_reason.proto lists them.
+	// reason is a stable UPPER_SNAKE code; Reason.Code lists them.
 	// It is text, so that an older client can show a newer code.
 	Reason string `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
 	// subject is what the refusal is about, such as a topic or "node 4".
@@ -326,6 +567,43 @@ func (x *Finding) GetRemedy() string {
 	return ""
 }
 
+// Reason holds the closed list of reason codes. Its numbers are never used again.
+type Reason struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Reason) Reset() {
+	*x = Reason{}
+	mi := &file_admin_adminv1_refusal_proto_msgTypes[2]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Reason) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Reason) ProtoMessage() {}
+
+func (x *Reason) ProtoReflect() protoreflect.Message {
+	mi := &file_admin_adminv1_refusal_proto_msgTypes[2]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Reason.ProtoReflect.Descriptor instead.
+func (*Reason) Descriptor() ([]byte, []int) {
+	return file_admin_adminv1_refusal_proto_rawDescGZIP(), []int{2}
+}
+
 var File_admin_adminv1_refusal_proto protoreflect.FileDescriptor
 
 const file_admin_adminv1_refusal_proto_rawDesc = "" +
@@ -363,7 +641,80 @@ const file_admin_adminv1_refusal_proto_rawDesc = "" +
 	"\x14SEVERITY_UNSPECIFIED\x10\x00\x12\b\n" +
 	"\x04INFO\x10\x01\x12\v\n" +
 	"\aWARNING\x10\x02\x12\t\n" +
-	"\x05ERROR\x10\x03B1Z/github.com/ister-mq/ister/admin/adminv1;adminv1b\x06proto3"
+	"\x05ERROR\x10\x03\"\xdf\v\n" +
+	"\x06Reason\"\xd4\v\n" +
+	"\x04Code\x12\x14\n" +
+	"\x10CODE_UNSPECIFIED\x10\x00\x12\x14\n" +
+	"\x10INVALID_ARGUMENT\x10\x01\x12\x10\n" +
+	"\fINVALID_NAME\x10\x02\x12\x12\n" +
+	"\x0eINVALID_CONFIG\x10\x03\x12\x1e\n" +
+	"\x1aINVALID_REPLICATION_FACTOR\x10\x04\x12\x16\n" +
+	"\x12INVALID_PARTITIONS\x10\x05\x12\x12\n" +
+	"\x0eNAME_COLLISION\x10\x06\x12\x13\n" +
+	"\x0fTOPIC_NOT_FOUND\x10\a\x12\x17\n" +
+	"\x13PARTITION_NOT_FOUND\x10\b\x12\x17\n" +
+	"\x13NAMESPACE_NOT_FOUND\x10\t\x12\x12\n" +
+	"\x0eNODE_NOT_FOUND\x10\n" +
+	"\x12\x17\n" +
+	"\x13OPERATION_NOT_FOUND\x10\v\x12\x10\n" +
+	"\fTOPIC_EXISTS\x10\f\x12\x14\n" +
+	"\x10NAMESPACE_EXISTS\x10\r\x12\x0f\n" +
+	"\vNODE_EXISTS\x10\x0e\x12\x16\n" +
+	"\x12OPERATION_CONFLICT\x10\x0f\x12\x17\n" +
+	"\x13NAMESPACE_NOT_EMPTY\x10\x10\x12\x17\n" +
+	"\x13NAMESPACE_PROTECTED\x10\x11\x12\x10\n" +
+	"\fNODE_REMOVED\x10\x12\x12\x17\n" +
+	"\x13NODE_HOLDS_REPLICAS\x10\x13\x12\x16\n" +
+	"\x12NODE_HOLDS_LEADERS\x10\x14\x12\x12\n" +
+	"\x0eNODE_HAS_MOVES\x10\x15\x12\x14\n" +
+	"\x10NODE_NOT_DRAINED\x10\x16\x12\x16\n" +
+	"\x12NODE_NOT_CAUGHT_UP\x10\x17\x12\x14\n" +
+	"\x10NODE_UNREACHABLE\x10\x18\x12\x12\n" +
+	"\x0eNODE_NOT_VOTER\x10\x19\x12\x17\n" +
+	"\x13NODE_STATE_CONFLICT\x10\x1a\x12\x19\n" +
+	"\x15NODE_IN_OTHER_CLUSTER\x10\x1b\x12\x13\n" +
+	"\x0fENDPOINT_IN_USE\x10\x1c\x12\x11\n" +
+	"\rWRONG_CLUSTER\x10\x1d\x12\x15\n" +
+	"\x11WRONG_INCARNATION\x10\x1e\x12\x12\n" +
+	"\x0eQUORUM_AT_RISK\x10\x1f\x12\x1d\n" +
+	"\x19MEMBERSHIP_CHANGE_PENDING\x10 \x12\x0e\n" +
+	"\n" +
+	"LAST_VOTER\x10!\x12\x10\n" +
+	"\fNO_PLACEMENT\x10\"\x12\x17\n" +
+	"\x13NOT_ENOUGH_REPLICAS\x10#\x12\x13\n" +
+	"\x0fMIN_ISR_AT_RISK\x10$\x12\x12\n" +
+	"\x0eUNKNOWN_HEALTH\x10%\x12\x0f\n" +
+	"\vNOT_IN_SYNC\x10&\x12\x1c\n" +
+	"\x18UNCLEAN_ELECTION_REFUSED\x10'\x12\x16\n" +
+	"\x12OPERATION_FINISHED\x10(\x12\x19\n" +
+	"\x15OPERATION_PAST_CANCEL\x10)\x12\x12\n" +
+	"\x0eSTALE_REVISION\x10*\x12\x14\n" +
+	"\x10STALE_NODE_EPOCH\x10+\x12\x17\n" +
+	"\x13FENCED_LEADER_EPOCH\x10,\x12\x18\n" +
+	"\x14UNKNOWN_LEADER_EPOCH\x10-\x12\x19\n" +
+	"\x15STALE_PARTITION_EPOCH\x10.\x12\x16\n" +
+	"\x12INELIGIBLE_REPLICA\x10/\x12\x12\n" +
+	"\x0eNOT_CONTROLLER\x100\x12\x0e\n" +
+	"\n" +
+	"NOT_LEADER\x101\x12\x0e\n" +
+	"\n" +
+	"OVERLOADED\x102\x12\r\n" +
+	"\tDISK_FULL\x103\x12\x11\n" +
+	"\rNO_CONTROLLER\x104\x12\x12\n" +
+	"\x0eNODE_NOT_READY\x105\x12\x11\n" +
+	"\rLEASE_EXPIRED\x106\x12\x13\n" +
+	"\x0fOUTCOME_UNKNOWN\x107\x12\x17\n" +
+	"\x13OFFSET_OUT_OF_RANGE\x108\x12\x18\n" +
+	"\x14OFFSET_NOT_AVAILABLE\x109\x12\x11\n" +
+	"\rCORRUPT_BATCH\x10:\x12\x13\n" +
+	"\x0fBATCH_TOO_LARGE\x10;\x12\x16\n" +
+	"\x12UNSUPPORTED_FORMAT\x10<\x12\x19\n" +
+	"\x15OUT_OF_ORDER_SEQUENCE\x10=\x12\x1a\n" +
+	"\x16INVALID_PRODUCER_EPOCH\x10>\x12\x14\n" +
+	"\x10UNKNOWN_PRODUCER\x10?\x12\x17\n" +
+	"\x13REPLICA_QUARANTINED\x10@\x12\x13\n" +
+	"\x0fLOG_START_MOVED\x10A\x12\f\n" +
+	"\bINTERNAL\x10BB1Z/github.com/ister-mq/ister/admin/adminv1;adminv1b\x06proto3"
 
 var (
 	file_admin_adminv1_refusal_proto_rawDescOnce sync.Once
@@ -377,17 +728,19 @@ func file_admin_adminv1_refusal_proto_rawDescGZIP() []byte {
 	return file_admin_adminv1_refusal_proto_rawDescData
 }
 
-var file_admin_adminv1_refusal_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_admin_adminv1_refusal_proto_msgTypes = make([]protoimpl.MessageInfo, 2)
+var file_admin_adminv1_refusal_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_admin_adminv1_refusal_proto_msgTypes = make([]protoimpl.MessageInfo, 3)
 var file_admin_adminv1_refusal_proto_goTypes = []any{
 	(Refusal_Kind)(0),     // 0: ister.admin.v1.Refusal.Kind
 	(Finding_Severity)(0), // 1: ister.admin.v1.Finding.Severity
-	(*Refusal)(nil),       // 2: ister.admin.v1.Refusal
-	(*Finding)(nil),       // 3: ister.admin.v1.Finding
+	(Reason_Code)(0),      // 2: ister.admin.v1.Reason.Code
+	(*Refusal)(nil),       // 3: ister.admin.v1.Refusal
+	(*Finding)(nil),       // 4: ister.admin.v1.Finding
+	(*Reason)(nil),        // 5: ister.admin.v1.Reason
 }
 var file_admin_adminv1_refusal_proto_depIdxs = []int32{
 	0, // 0: ister.admin.v1.Refusal.kind:type_name -> ister.admin.v1.Refusal.Kind
-	3, // 1: ister.admin.v1.Refusal.blockers:type_name -> ister.admin.v1.Finding
+	4, // 1: ister.admin.v1.Refusal.blockers:type_name -> ister.admin.v1.Finding
 	1, // 2: ister.admin.v1.Finding.severity:type_name -> ister.admin.v1.Finding.Severity
 	3, // [3:3] is the sub-list for method output_type
 	3, // [3:3] is the sub-list for method input_type
@@ -406,8 +759,8 @@ func file_admin_adminv1_refusal_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_admin_adminv1_refusal_proto_rawDesc), len(file_admin_adminv1_refusal_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   2,
+			NumEnums:      3,
+			NumMessages:   3,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -77,7 +77,7 @@ type reportBlocker struct {
 
 // reportOf puts any error into words.
 func reportOf(err error) report {
-	r := report{Message: err.Error(), Exit: exitStatus(err)}
+	r := report{Message: err.Error(), Exit: ExitStatus(err)}
 	var usage *usageError
 	var unfinished *unfinishedError
 	var ended *endedError

@@ -44,8 +44,8 @@ const exitHelp = `Exit status:
   6    unavailable, overloaded, or not finished in time: try again
   130  interrupted`
 
-// exitStatus of an error that a command returned.
-func exitStatus(err error) int {
+// ExitStatus of an error that a command returned.
+func ExitStatus(err error) int {
 	var usage *usageError
 	var unfinished *unfinishedError
 	var ended *endedError

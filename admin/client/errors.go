@@ -15,7 +15,7 @@ import (
 // Refusal is an expected "no" of the cluster.
 type Refusal struct {
 	Kind    adminv1.Refusal_Kind
-	Reason  string // stable UPPER_SNAKE code, listed in refusal_reason.proto
+	Reason  string // stable UPPER_SNAKE code, listed in adminv1.Reason_Code
 	Subject string
 	Message string
 	Advice  string

@@ -85,12 +85,19 @@ func (r *retrier) wrap(next connect.UnaryFunc) connect.UnaryFunc {
 		request.Header().Set(ActorHeader, r.options.Actor)
 		started := time.Now()
 		backoff := backoffFirst
+		var refused error // the latest "not now"
 		for attempt := 1; ; attempt++ {
 			index, endpoint := r.endpoints.get()
 			response, err := r.attempt(ctx, endpoint, request, next)
+			if refused != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil {
+				return nil, refused // says more than that time ran out
+			}
 			result, err := judge(ctx, endpoint, err)
 			if result == answered {
 				return response, err
+			}
+			if result == notExecuted {
+				refused = err
 			}
 			r.endpoints.next(index)
 			if result == unknown && request.Spec().IdempotencyLevel == connect.IdempotencyUnknown {

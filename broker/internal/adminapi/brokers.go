@@ -87,8 +87,8 @@ func (s brokersService) Rebalance(ctx context.Context, request *adminv1.Rebalanc
 	if n := request.GetMaxMoves(); n < 0 || n > maxMovesLimit {
 		return nil, invalid("max_moves", fmt.Sprint(n), fmt.Sprintf("0 (no bound) to %d", maxMovesLimit))
 	}
-	started, err := s.start(ctx, OperationRequest{
-		Kind: metadata.OpRebalance, MaxMoves: int(request.GetMaxMoves()), DryRun: request.GetDryRun(),
+	started, err := s.backend.StartOperation(ctx, OperationRequest{
+		Kind: metadata.OpRebalance, MaxMoves: int(request.GetMaxMoves()), Actor: actor(ctx), DryRun: request.GetDryRun(),
 	})
 	if err != nil {
 		return nil, err
@@ -105,7 +105,7 @@ func (s brokersService) Unload(ctx context.Context, request *adminv1.UnloadReque
 	if _, err := registered(s.backend.Image(), id); err != nil {
 		return nil, err
 	}
-	started, err := s.start(ctx, OperationRequest{Kind: metadata.OpUnload, Node: id, DryRun: request.GetDryRun()})
+	started, err := s.backend.StartOperation(ctx, OperationRequest{Kind: metadata.OpUnload, Node: id, Actor: actor(ctx), DryRun: request.GetDryRun()})
 	if err != nil {
 		return nil, err
 	}

@@ -77,18 +77,6 @@ func ended(s adminv1.Move_State) bool {
 	return s == adminv1.Move_DONE || s == adminv1.Move_CANCELLED || s == adminv1.Move_FAILED
 }
 
-// start plans and starts. A repeated request attaches to the operation that runs:
-// then it was there before.
-func (s *service) start(ctx context.Context, request OperationRequest) (OperationStarted, error) {
-	request.Actor = actor(ctx)
-	before := s.backend.Image()
-	started, err := s.backend.StartOperation(ctx, request)
-	if err == nil && started.Operation != nil && before.Operations[started.Operation.ID] != nil {
-		started.Attached = true
-	}
-	return started, err
-}
-
 // operation is nil for nil.
 func (s *service) operation(op *metadata.Operation, withMoves bool) *adminv1.Operation {
 	if op == nil {

@@ -165,8 +165,8 @@ func (s topicsService) MoveTopic(ctx context.Context, request *adminv1.MoveTopic
 			return nil, err
 		}
 	}
-	started, err := s.start(ctx, OperationRequest{
-		Kind: metadata.OpMoveTopic, Topic: t.Name, To: to, Replicas: request.GetReplicas(), DryRun: request.GetDryRun(),
+	started, err := s.backend.StartOperation(ctx, OperationRequest{
+		Kind: metadata.OpMoveTopic, Topic: t.Name, To: to, Replicas: request.GetReplicas(), Actor: actor(ctx), DryRun: request.GetDryRun(),
 	})
 	if err != nil {
 		return nil, err

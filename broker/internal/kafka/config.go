@@ -31,8 +31,15 @@ type Config struct {
 	// IdleTimeout closes a connection without requests. Default 10 minutes.
 	IdleTimeout time.Duration
 	// StallTimeout closes a connection that stops in the middle of a request, or
-	// does not read its responses, for that long. Default 60 seconds.
+	// does not read its answers, for that long. Large ones get the time that they
+	// take at PaceMin on top. Default 60 seconds.
 	StallTimeout time.Duration
+	// PaceMin is the slowest pace at which large requests and answers may move, in
+	// bytes a second. Default 512 KiB.
+	PaceMin int
+	// DrainTimeout bounds the wait for open answers after the last request of a
+	// connection, or once the listener stops. Default 2 seconds.
+	DrainTimeout time.Duration
 	// WaitMax caps the time that a client may ask to wait for: a topic change, an
 	// acknowledgement, or the long poll of a fetch. Default 60 seconds.
 	WaitMax time.Duration
@@ -47,6 +54,8 @@ const (
 	defaultFetchBytesMax       = 55 << 20
 	defaultIdleTimeout         = 10 * time.Minute
 	defaultStallTimeout        = time.Minute
+	defaultPaceMin             = 512 << 10
+	defaultDrainTimeout        = 2 * time.Second
 	defaultWaitMax             = time.Minute
 )
 
@@ -63,6 +72,8 @@ func (c Config) withDefaults() Config {
 	orInt(&c.FetchBytesMax, defaultFetchBytesMax)
 	orTime(&c.IdleTimeout, defaultIdleTimeout)
 	orTime(&c.StallTimeout, defaultStallTimeout)
+	orInt(&c.PaceMin, defaultPaceMin)
+	orTime(&c.DrainTimeout, defaultDrainTimeout)
 	orTime(&c.WaitMax, defaultWaitMax)
 	return c
 }

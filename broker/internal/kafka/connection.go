@@ -22,10 +22,6 @@ const (
 	// what has arrived.
 	bodyStep   = 128 << 10
 	bodyGrowth = 8
-	// drainGrace bounds the wait for open answers after the last request.
-	drainGrace = 2 * time.Second
-	// slowestBytesPerSecond is the pace below which a client counts as stalled.
-	slowestBytesPerSecond = 64 << 10
 )
 
 // connection is one client connection. Its reader takes requests and starts
@@ -87,7 +83,10 @@ func (c *connection) serve(ctx context.Context) error {
 	}
 	stopReading(nil) // also ends long polls
 	c.queue.end()
-	grace := time.AfterFunc(drainGrace, stopWriting)
+	grace := time.AfterFunc(c.cfg.DrainTimeout, func() {
+		stopWriting()
+		_ = c.nc.Close() // a writer that waits for the client waits no more
+	})
 	defer grace.Stop()
 	<-written
 	c.fetches.Wait()
@@ -153,7 +152,7 @@ func (c *connection) await(ctx context.Context, n int, timeout time.Duration) er
 // stallTimeout grows with the size, so that a slow but steady client is not cut
 // off.
 func (c *connection) stallTimeout(bytes int) time.Duration {
-	return c.cfg.StallTimeout + time.Duration(bytes/slowestBytesPerSecond)*time.Second
+	return c.cfg.StallTimeout + time.Duration(bytes)*time.Second/time.Duration(c.cfg.PaceMin)
 }
 
 // reserved is what one open request holds of the two byte bounds.

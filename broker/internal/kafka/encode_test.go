@@ -46,12 +46,16 @@ func hintView(topic model.TopicID) View {
 	return View{Image: im, Self: 1}
 }
 
-func randomRecords(r *rand.Rand) []byte {
-	b := make([]byte, []int{0, 1, 100, inlineRecordBytes, inlineRecordBytes + 1, 100_000}[r.IntN(6)])
-	for i := range b {
-		b[i] = byte(r.Uint32())
-	}
+var noise = func() []byte {
+	b := make([]byte, 40_000)
+	rand.NewChaCha8([32]byte{}).Read(b)
 	return b
+}()
+
+func randomRecords(r *rand.Rand) []byte {
+	n := []int{0, 1, 100, inlineRecordBytes, inlineRecordBytes + 1, 30_000}[r.IntN(6)]
+	from := r.IntN(len(noise) - n)
+	return noise[from : from+n : from+n]
 }
 
 // randomFetch is a fetch answer in our form and in kmsg's.
@@ -120,8 +124,14 @@ func TestFetchAnswerAgainstReference(t *testing.T) {
 			want := appendNoTags(appendInt32(nil, 77), k.flexibleHeader)
 			want = resp.AppendTo(want)
 			want = append(appendInt32(nil, int32(len(want))), want...)
+			// Twice, as when answers are written together.
 			var o output
 			o.add(k)
+			o.add(k)
+			want = append(want, want...)
+			if o.size() != len(want) {
+				t.Fatalf("version %d: size %d, want %d", version, o.size(), len(want))
+			}
 			if got := bytesOf(t, &o); !bytes.Equal(got, want) {
 				t.Fatalf("version %d:\n got %.300x\nwant %.300x\n%+v", version, got, want, resp)
 			}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -108,6 +109,18 @@ func (f *fakeCluster) topic(t testing.TB, name string, partitions int, nodes ...
 		}
 	}
 	return f.must(t, cmd).(*metadata.TopicResult).Topic
+}
+
+// fill appends batches of 1 MiB to the first partition of a topic.
+func (f *fakeCluster) fill(topic *metadata.Topic, batches int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	log := &fakeLog{produced: map[model.ProducerID]map[int32]model.Offset{}}
+	f.logs[topic.Partitions[0].ID] = log
+	b := batch(strings.Repeat("x", 1<<20))
+	for range batches {
+		log.append(b, 0) // clones it
+	}
 }
 
 func (f *fakeCluster) image() *metadata.Image {

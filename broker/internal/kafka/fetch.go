@@ -41,7 +41,8 @@ func (f *fetchCall) recycle() {
 }
 
 // startFetch starts the long poll and returns at once. A second fetch of the
-// connection waits until the answer to the first is written.
+// connection waits here until the answer to the first is written; meanwhile the
+// reader does not see a client that hangs up, for Config.WaitMax at most.
 func (c *connection) startFetch(ctx context.Context, k *call, body []byte) error {
 	select {
 	case c.fetchSlot <- struct{}{}:

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net"
 	"testing"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"golang.org/x/sync/semaphore"
@@ -40,6 +41,7 @@ func FuzzConnection(f *testing.F) {
 	f.Fuzz(func(t *testing.T, input []byte) {
 		l := &listener{backend: &fakeNode{fakeCluster: cluster, id: 1}, cfg: Config{
 			RequestBytesMax: 1 << 20, ConnectionBytesMax: 1 << 20, ListenerBytesMax: 1 << 20, RequestsInFlightMax: 4,
+			WaitMax: 5 * time.Millisecond,
 		}.withDefaults()}
 		l.bytes = semaphore.NewWeighted(1 << 20)
 		ours, theirs := net.Pipe()

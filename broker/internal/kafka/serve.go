@@ -14,9 +14,9 @@ import (
 )
 
 // Serve answers Kafka clients on ln until ctx ends or ln fails. At the end of ctx
-// it closes ln, reads no further request, answers those already read for a short
-// grace, closes every connection, waits for its goroutines and returns nil. The
-// done callback of a Produce may still come afterwards.
+// it closes ln, reads no further request, answers those already read for up to
+// Config.DrainTimeout, closes every connection, waits for its goroutines and
+// returns nil. The done callback of a Produce may still come afterwards.
 func Serve(ctx context.Context, ln net.Listener, backend Backend, cfg Config) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

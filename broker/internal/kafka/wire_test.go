@@ -2,6 +2,7 @@ package kafka
 
 import (
 	"bytes"
+	"context"
 	"encoding/binary"
 	"errors"
 	"io"
@@ -316,6 +317,54 @@ func TestConnectionsAreBounded(t *testing.T) {
 	b.request(kmsg.NewPtrMetadataRequest(), 1)
 	dial(t, addrs[0]).closed()
 	a.request(kmsg.NewPtrMetadataRequest(), 1)
+}
+
+// A client that sends and never reads is cut off, and nobody else waits for it.
+func TestAClientThatDoesNotReadIsCutOff(t *testing.T) {
+	f, addrs := startCluster(t, 1, Config{StallTimeout: 300 * time.Millisecond, PaceMin: 1 << 30})
+	f.fill(f.topic(t, "unread", 1), 8)
+	c := dial(t, addrs[0])
+	fetch := fetchRequest("unread", 0, 0)
+	fetch.MaxBytes, fetch.Topics[0].Partitions[0].PartitionMaxBytes = 16<<20, 16<<20
+	wire := frame(fetch, 12, 1)
+	other := dial(t, addrs[0])
+	for {
+		if _, err := c.nc.Write(wire); err != nil {
+			break
+		}
+		other.request(kmsg.NewPtrMetadataRequest(), 9)
+	}
+}
+
+// At the end, a client that does not read is not waited for.
+func TestServeEndsDespiteAClientThatDoesNotRead(t *testing.T) {
+	f, _ := startCluster(t, 1, Config{})
+	f.fill(f.topic(t, "stuck", 1), 8)
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Serve(ctx, ln, &fakeNode{fakeCluster: f, id: 1}, Config{DrainTimeout: 20 * time.Millisecond})
+	}()
+	c := dial(t, ln.Addr().String())
+	fetch := fetchRequest("stuck", 0, 0)
+	fetch.MaxBytes, fetch.Topics[0].Partitions[0].PartitionMaxBytes = 16<<20, 16<<20
+	c.send(fetch, 12)
+	if _, err := io.ReadFull(c.nc, make([]byte, 1000)); err != nil { // the answer is on its way
+		t.Fatal(err)
+	}
+	cancel()
+	select {
+	case err := <-ended:
+		if err != nil {
+			t.Errorf("Serve: %v", err)
+		}
+	case <-testContext(t).Done():
+		t.Fatal("Serve did not end")
+	}
 }
 
 func TestAThousandProducesInFlightAreAnsweredInOrder(t *testing.T) {

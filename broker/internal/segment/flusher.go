@@ -25,10 +25,11 @@ const (
 	// checkpointParallel bounds the syncs that free a journal file.
 	checkpointParallel = 4
 
-	// A round goes to the journal when it has more logs than journalLogs, since
-	// syncing each takes longer than writing all of it twice; logs with more than
-	// journalLogBytes, or beyond journalRoundBytes in all, are synced in place.
-	journalLogs       = 4
+	// A round goes to the journal when it has more logs than journalLogs: from three
+	// on, one sync of all of it beats a sync of each (measured: 1 ms against 2 to 3).
+	// Logs with more than journalLogBytes, or beyond journalRoundBytes in all, are
+	// synced in place, since they would be written twice.
+	journalLogs       = 2
 	journalLogBytes   = 256 << 10
 	journalRoundBytes = 8 << 20
 )
@@ -46,7 +47,7 @@ type FlusherConfig struct {
 	// Parallel bounds the concurrent fdatasync calls of one round. Default 16.
 	Parallel int
 	// JournalBytes is the size of each of the journal's two files. Default 64 MiB,
-	// at least 64 KiB; space is taken as it is needed.
+	// at least 24 KiB; space is taken as it is needed.
 	JournalBytes int64
 }
 

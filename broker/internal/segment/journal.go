@@ -24,7 +24,7 @@ const (
 	// defaultJournalBytes is the size of one of the two files. Larger files mean
 	// fewer checkpoints and a longer replay.
 	defaultJournalBytes = 64 << 20
-	minJournalBytes     = 64 << 10
+	minJournalBytes     = 24 << 10
 	// journalStep is how far a file is filled with zeros ahead of its entries: a
 	// sync within written space need not change the file's metadata.
 	journalStep = 1 << 20

@@ -82,7 +82,6 @@ func (f *Flusher) journalRound(logs []*Log) (rest []*Log) {
 		}
 		members = append(members, m)
 	}
-	waiters := make([][]waiter, len(members))
 	written, err := f.writeRound(members, entries, payload)
 	for i := range members {
 		if !written && err == nil {
@@ -90,14 +89,15 @@ func (f *Flusher) journalRound(logs []*Log) (rest []*Log) {
 			members[i].leave()
 			continue
 		}
-		waiters[i] = f.takeEarlier(members[i])
-		if err == nil {
+		waiters := f.takeEarlier(members[i])
+		var fault error
+		if err == nil || len(members[i].pieces) == 0 {
 			members[i].secure()
 		} else {
-			err = members[i].log.poison(err)
+			fault = members[i].log.poison(err)
 		}
 		members[i].leave()
-		answer(waiters[i], members[i].log.Durable(), err)
+		answer(waiters, members[i].log.Durable(), fault)
 		f.served(members[i].log, nil)
 	}
 	return rest

@@ -74,7 +74,7 @@ func build(ctx context.Context, cacheDir string, say func(string)) (string, erro
 	defer os.Remove(fresh)
 	say("building ./cmd/ister (the first build takes a while)")
 	start := time.Now()
-	cmd := exec.CommandContext(ctx, "go", "build", "-trimpath", "-o", fresh, "./cmd/ister")
+	cmd := exec.CommandContext(ctx, "go", "build", "-o", fresh, "./cmd/ister")
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -24,6 +24,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -249,6 +250,7 @@ func (c *cluster) launch(b *broker) error {
 	defer log.Close()
 	cmd := exec.Command(c.path, b.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = home, log, log
+	cmd.Env = environment()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 
 	c.mu.Lock()
@@ -266,6 +268,12 @@ func (c *cluster) launch(b *broker) error {
 		return err
 	}
 	return nil
+}
+
+// environment is this process's without settings of brokers, which would reach
+// every broker alike.
+func environment() []string {
+	return slices.DeleteFunc(os.Environ(), func(entry string) bool { return strings.HasPrefix(entry, "ISTER_") })
 }
 
 // wait reaps the process. Between reaping it and noting so, its id could belong

@@ -113,11 +113,11 @@ type Process struct {
 
 // Failure is why a run did not pass, in the words of its last line.
 type Failure struct {
-	Message  string `json:"message"`
-	Expected string `json:"expected,omitempty"`
-	Observed string `json:"observed,omitempty"`
-	Evidence string `json:"evidence"`
-	Repro    string `json:"repro"`
+	Message  string   `json:"message"`
+	Expected string   `json:"expected,omitempty"`
+	Observed string   `json:"observed,omitempty"`
+	Evidence []string `json:"evidence"` // files and directories
+	Repro    string   `json:"repro"`
 }
 
 // Run is the record of a run.

@@ -205,12 +205,15 @@ func aspectsOf(r *Run) []string {
 
 // check writes one row: mark, title, observed, expected; detail below.
 func (t *Terminal) check(c Check) {
-	mark := map[CheckStatus]string{CheckPass: t.paint(green, "PASS"), CheckFail: t.paint(red, "FAIL"), NotEvaluated: t.paint(yellow, "NONE")}[c.Status]
+	mark := map[CheckStatus]string{CheckPass: t.paint(green, "PASS "), CheckFail: t.paint(red, "FAIL "), NotEvaluated: t.paint(yellow, "NONE ")}[c.Status]
 	title := c.Title
 	if c.Guard {
-		mark, title = t.paint(yellow, "UNMET"[:4]), "guard: "+title
+		mark, title = t.paint(yellow, "UNMET"), "guard: "+title
 	}
-	t.line("  %s  %s %s %s", mark, pad(clip(title, 54), 54), pad(clip(c.Observed, 18), 18), clip("want "+c.Op+" "+c.Expected, 18))
+	t.line("  %s %s %s %s", mark, pad(clip(title, 54), 54), pad(clip(c.Observed, 18), 18), clip("want "+c.Op+" "+c.Expected, 18))
+	if c.Status == NotEvaluated {
+		return // the failed step tells why
+	}
 	for _, l := range wrap(c.Detail, Width-8) {
 		if l != "" {
 			t.line("        %s", t.paint(dim, l))
@@ -253,5 +256,8 @@ func (f Failure) Lines() []string {
 	if f.Expected != "" {
 		lines = append(lines, "     expected "+clip(f.Expected, Width-14), "     observed "+clip(f.Observed, Width-14))
 	}
-	return append(lines, "     evidence "+f.Evidence, "     repro    "+f.Repro)
+	for _, file := range f.Evidence {
+		lines = append(lines, "     evidence "+file)
+	}
+	return append(lines, "     repro    "+f.Repro)
 }

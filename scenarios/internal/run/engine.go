@@ -86,14 +86,15 @@ func Execute(ctx context.Context, options Options) (*report.Run, error) {
 		return nil, err
 	}
 	defer closeLog()
-	deadline := options.Deadline
-	if deadline == 0 {
-		deadline = options.Scenario.Deadline
+	if e.prepare(ctx) { // may build the broker, which is no part of the run
+		deadline := options.Deadline
+		if deadline == 0 {
+			deadline = options.Scenario.Deadline
+		}
+		bounded, cancel := context.WithTimeoutCause(ctx, deadline, fmt.Errorf("the run's deadline of %s has passed", deadline))
+		e.steps(bounded)
+		cancel()
 	}
-	bounded, cancel := context.WithTimeoutCause(ctx, deadline, fmt.Errorf("the run's deadline of %s has passed", deadline))
-	defer cancel()
-
-	e.steps(bounded)
 	interrupted := ctx.Err() != nil
 	judged := e.record.Judge(e.failed)
 	if interrupted {
@@ -189,8 +190,8 @@ func repro(o Options) string {
 	return strings.Join(words, " ")
 }
 
-// steps runs setup and stages, and judges each aspect when its steps are done.
-func (e *engine) steps(ctx context.Context) {
+// prepare makes the cluster ready to be started.
+func (e *engine) prepare(ctx context.Context) bool {
 	s := e.options.Scenario
 	e.log.Add(report.Event{Kind: report.RunStarted, Text: fmt.Sprintf("%s: run %s, seed %d", s.ID, e.record.ID, e.options.Seed)})
 	cluster, err := e.options.Setup.New(ctx, setups.Options{
@@ -199,14 +200,20 @@ func (e *engine) steps(ctx context.Context) {
 	})
 	if err != nil {
 		e.failed, e.envErr = true, true
-		e.record.Failures = append(e.record.Failures, report.Failure{Message: "setup " + e.options.Setup.Name() + ": " + err.Error(), Evidence: "events.ndjson", Repro: e.record.Repro})
-		return
+		e.record.Failures = append(e.record.Failures, report.Failure{Message: "setup " + e.options.Setup.Name() + ": " + err.Error(), Evidence: []string{filepath.Join(e.dir, "events.ndjson")}, Repro: e.record.Repro})
+		return false
 	}
 	e.record.Versions["broker"], e.record.Versions["broker_sha256"] = cluster.Binary()
 	e.env = &verb.Env{
 		RunID: e.record.ID, Seed: e.options.Seed, Dir: e.dir, Brokers: s.Brokers, Cluster: cluster, Recorder: history.NewRecorder(),
 		Say: func(text string) { e.log.Add(report.Event{Kind: report.StepSays, Text: text}) },
 	}
+	return true
+}
+
+// steps runs setup and stages, and judges each aspect when its steps are done.
+func (e *engine) steps(ctx context.Context) {
+	s := e.options.Scenario
 	e.log.Add(report.Event{Kind: report.StageStarted, Stage: "setup", Judged: true})
 	if !e.stepList(ctx, "setup", s.Setup) {
 		return
@@ -238,8 +245,9 @@ func (e *engine) stepList(ctx context.Context, stage string, steps []*spec.Step)
 	return true
 }
 
-func (e *engine) evidence() string {
-	return filepath.Join(e.dir, "events.ndjson") + ", " + filepath.Join(e.dir, "brokers")
+// evidence is where to look after a failed step.
+func (e *engine) evidence() []string {
+	return []string{filepath.Join(e.dir, "events.ndjson"), filepath.Join(e.dir, "brokers")}
 }
 
 // aftermath runs on_failure and always, saves the history, and ends the cluster.

@@ -24,19 +24,13 @@ func (e *engine) check(a *spec.Aspect, c *spec.Check, guard bool) report.Check {
 		Aspect: a.ID, ID: c.ID, Title: c.Title, Guard: guard, Metric: c.Metric.String(), Op: c.Op, Status: report.NotEvaluated, Observed: "no value",
 		Expected: c.Value.String(), Evidence: filepath.Join(e.dir, "events.ndjson"), AtMS: time.Since(e.start).Milliseconds(),
 	}
-	observed, err := c.Metric.Eval(e.values)
+	expected, err := c.Value.Eval(e.values)
 	if err == nil {
-		var expected any
-		if expected, err = c.Value.Eval(e.values); err == nil {
-			out.Expected = spec.Format(expected)
+		out.Expected = spec.Format(expected)
+		var observed any
+		if observed, err = c.Metric.Eval(e.values); err == nil {
 			out.Value, out.Observed = observed, spec.Format(observed)
-			var ok bool
-			if ok, err = spec.Compare(c.Op, observed, expected); err == nil {
-				out.Status = report.CheckFail
-				if ok {
-					out.Status = report.CheckPass
-				}
-			}
+			out.Status, err = compare(c.Op, observed, expected)
 		}
 	}
 	if err != nil {
@@ -55,6 +49,18 @@ func (e *engine) check(a *spec.Aspect, c *spec.Check, guard bool) report.Check {
 	return out
 }
 
+func compare(op string, observed, expected any) (report.CheckStatus, error) {
+	ok, err := spec.Compare(op, observed, expected)
+	switch {
+	case err != nil:
+		return report.NotEvaluated, err
+	case ok:
+		return report.CheckPass, nil
+	default:
+		return report.CheckFail, nil
+	}
+}
+
 // blame adds a check that did not hold to the failures of the run.
 func (e *engine) blame(c report.Check) {
 	what := "criterion"
@@ -63,7 +69,7 @@ func (e *engine) blame(c report.Check) {
 	}
 	f := report.Failure{
 		Message: fmt.Sprintf("%s %s/%s: %s", what, c.Aspect, c.ID, c.Title), Expected: c.Metric + " " + c.Op + " " + c.Expected, Observed: c.Observed,
-		Evidence: c.Evidence + ", " + filepath.Join(e.dir, "history.ndjson.gz"), Repro: e.record.Repro,
+		Evidence: []string{c.Evidence, filepath.Join(e.dir, "history.ndjson.gz")}, Repro: e.record.Repro,
 	}
 	if c.Detail != "" {
 		f.Observed += " (" + c.Detail + ")"

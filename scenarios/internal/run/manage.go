@@ -147,7 +147,7 @@ func settle(dir string) error {
 	}
 	if r.Verdict == report.Running {
 		r.Verdict, r.ExitCode = report.Interrupted, report.ExitInterrupted
-		r.Failures = append(r.Failures, report.Failure{Message: "the runner ended without finishing the run", Evidence: filepath.Join(dir, "events.ndjson"), Repro: r.Repro})
+		r.Failures = append(r.Failures, report.Failure{Message: "the runner ended without finishing the run", Evidence: []string{filepath.Join(dir, "events.ndjson")}, Repro: r.Repro})
 	}
 	r.Kept = false
 	if err := r.Save(dir); err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sort"
 	"strings"
 	"time"
 
@@ -346,6 +347,7 @@ func (e *Env) vector(b *adminv1.Balance, count func(*adminv1.Load) int32) string
 	for _, l := range b.GetBrokers() {
 		parts = append(parts, fmt.Sprintf("%s %d", e.label(int64(l.GetBrokerId())), count(l)))
 	}
+	sort.Strings(parts)
 	return strings.Join(parts, ", ")
 }
 

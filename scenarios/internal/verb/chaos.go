@@ -132,7 +132,7 @@ func killRound(ctx context.Context, env *Env, in killInputs, round int64, role s
 		out.InFlight = int64(w.InFlight)
 	}
 	if w.ProduceGapMS > out.WorstMS {
-		out.WorstMS, out.WorstRound = w.ProduceGapMS, fmt.Sprintf("round %d, %s (%s)", round, victim, described)
+		out.WorstMS, out.WorstRound = tenth(w.ProduceGapMS), fmt.Sprintf("round %d, %s (%s)", round, victim, described)
 	}
 	out.HealMS = max(out.HealMS, heal)
 	out.Rounds = round

@@ -3,6 +3,7 @@ package verb
 import (
 	"context"
 	"fmt"
+	"math"
 	"sort"
 	"time"
 
@@ -57,7 +58,8 @@ type removeOutputs struct {
 	WasController bool    `json:"was_controller" doc:"it was the controller when it was removed"`
 	Voters        []int64 `json:"voters" doc:"node ids of the voters afterwards"`
 	Count         int64   `json:"count" doc:"how many voters"`
-	TookMS        float64 `json:"took_ms" doc:"time of the call"`
+	Refusals      int64   `json:"refusals" doc:"times that it was refused for a reason that goes away by itself"`
+	TookMS        float64 `json:"took_ms" doc:"until it was removed"`
 }
 
 type transferOutputs struct {
@@ -107,7 +109,10 @@ func init() {
 	}, status, nil)
 }
 
-func since(start time.Time) float64 { return float64(time.Since(start).Microseconds()) / 1000 }
+func since(start time.Time) float64 { return tenth(float64(time.Since(start).Microseconds()) / 1000) }
+
+// tenth rounds to one decimal, which is as much as a time in ms means here.
+func tenth(ms float64) float64 { return math.Round(ms*10) / 10 }
 
 func int64s(ids []int32) []int64 {
 	out := make([]int64, len(ids))
@@ -244,14 +249,22 @@ func remove(ctx context.Context, env *Env, in removeInputs) (removeOutputs, erro
 		return removeOutputs{}, err
 	}
 	start := time.Now()
-	answer, err := admin.Cluster.RemoveNode(ctx, &adminv1.RemoveNodeRequest{NodeId: int32(in.NodeID), Reason: in.Reason})
-	if err != nil {
-		return removeOutputs{}, fmt.Errorf("remove node %d: %w", in.NodeID, err)
-	}
-	return removeOutputs{
-		Removed: answer.GetRemoved(), WasController: before.Controller == in.NodeID, Voters: int64s(answer.GetVoters()),
-		Count: int64(len(answer.GetVoters())), TookMS: since(start),
-	}, nil
+	out := removeOutputs{WasController: before.Controller == in.NodeID}
+	err = poll(ctx, lookEvery, func() (bool, string, error) {
+		answer, err := admin.Cluster.RemoveNode(ctx, &adminv1.RemoveNodeRequest{NodeId: int32(in.NodeID), Reason: in.Reason})
+		if err != nil {
+			if gated(err) && ctx.Err() == nil {
+				out.Refusals++
+				env.Say("waiting: " + err.Error())
+				return false, err.Error(), nil
+			}
+			return false, "", fmt.Errorf("remove node %d: %w", in.NodeID, err)
+		}
+		out.Removed, out.Voters, out.Count = answer.GetRemoved(), int64s(answer.GetVoters()), int64(len(answer.GetVoters()))
+		return true, "", nil
+	})
+	out.TookMS = since(start)
+	return out, err
 }
 
 func status(ctx context.Context, env *Env, _ none) (statusOutputs, error) {

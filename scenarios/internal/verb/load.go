@@ -205,9 +205,9 @@ func loadVerify(ctx context.Context, env *Env, in loadInputs) (verifyOutputs, er
 	}
 	first := verdict.FirstDisturbance(h.Of(in.Load))
 	baseline := verdict.Observe(h, in.Load, 0, first, 0)
-	out.BaselineRecords, out.BaselineP99MS = int64(baseline.Acked), baseline.P99MS
+	out.BaselineRecords, out.BaselineP99MS = int64(baseline.Acked), tenth(baseline.P99MS)
 	whole := verdict.Observe(h, in.Load, 0, 0, 0)
-	out.GapMS, out.P50MS, out.P99MS, out.P999MS = whole.ProduceGapMS, whole.P50MS, whole.P99MS, whole.P999MS
+	out.GapMS, out.P50MS, out.P99MS, out.P999MS = tenth(whole.ProduceGapMS), tenth(whole.P50MS), tenth(whole.P99MS), tenth(whole.P999MS)
 	return out, nil
 }
 
@@ -237,7 +237,7 @@ func loadDuring(_ context.Context, env *Env, in duringInputs) (duringOutputs, er
 		w := verdict.Observe(h, in.Load, d.Start, d.End, int64(in.Settle))
 		return duringOutputs{
 			InFlight: int64(w.InFlight), Acked: int64(w.Acked), AckedBefore: int64(w.AckedBefore), AckedAfter: int64(w.AckedAfter), Errors: int64(w.Errors),
-			ProduceGapMS: w.ProduceGapMS, ConsumeGapMS: w.ConsumeGapMS, P99MS: w.P99MS, LastedMS: float64(d.End-d.Start) / 1e6,
+			ProduceGapMS: tenth(w.ProduceGapMS), ConsumeGapMS: tenth(w.ConsumeGapMS), P99MS: tenth(w.P99MS), LastedMS: tenth(float64(d.End-d.Start) / 1e6),
 		}, nil
 	}
 	return duringOutputs{}, fmt.Errorf("step %s did not disturb the cluster: no such disturbance is in the history", in.Step)

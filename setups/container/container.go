@@ -1,0 +1,69 @@
+// Package container runs a cluster as containers of a Docker engine: an image
+// made from the static ister binary and nothing else, built by the runner itself
+// without a registry; a client network, whose ports are published on this
+// machine and over which containers cannot talk to each other; and a cluster
+// network for everything between brokers. Taking the cluster network from a
+// broker is a true partition while clients still get in.
+//
+// Brokers have the name bN.cluster on the cluster network and no name on the
+// client network.
+//
+// File map:
+//
+//	container.go  the setup
+//	cluster.go    the cluster and the life of its brokers
+//	create.go     networks, volumes and containers
+//	faults.go     cut off, slow, full disk
+package container
+
+import (
+	"context"
+	"fmt"
+	"path/filepath"
+
+	"github.com/ister-mq/ister/setups"
+	"github.com/ister-mq/ister/setups/internal/docker"
+)
+
+// Setup implements setups.Setup.
+type Setup struct{}
+
+// Name implements setups.Setup.
+func (Setup) Name() string { return "container" }
+
+// Check implements setups.Setup.
+func (Setup) Check(ctx context.Context) []setups.Finding { return docker.Check(ctx) }
+
+// New implements setups.Setup. The id of the run, which labels everything that
+// is made, is the last element of the run's directory.
+func (s Setup) New(ctx context.Context, options setups.Options) (setups.Cluster, error) {
+	if options.Say == nil {
+		options.Say = func(string) {}
+	}
+	dir, err := filepath.Abs(options.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("run directory: %w", err)
+	}
+	engine, err := docker.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	path, digest, err := docker.FindBinary(ctx, options, engine.Arch)
+	if err != nil {
+		engine.Close()
+		return nil, err
+	}
+	return &cluster{engine: engine, path: path, digest: digest, dir: dir, run: filepath.Base(dir), say: options.Say}, nil
+}
+
+// Clean removes everything that a run made on the engine, also after a crash of
+// the runner, and returns what it could not remove. The run's id is the last
+// element of its directory.
+func Clean(ctx context.Context, runID string) (leftovers []string, err error) {
+	engine, err := docker.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer engine.Close()
+	return engine.Clean(ctx, runID)
+}

@@ -1,0 +1,204 @@
+package container
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/netip"
+	"strconv"
+
+	"github.com/moby/moby/api/types/container"
+	"github.com/moby/moby/api/types/network"
+	"github.com/moby/moby/client"
+	testcontainers "github.com/testcontainers/testcontainers-go"
+
+	"github.com/ister-mq/ister/setups"
+)
+
+// Can implements setups.Faults.
+func (c *cluster) Can() []setups.Fault {
+	can := []setups.Fault{setups.FaultCutOff}
+	if c.limits.Links {
+		can = append(can, setups.FaultSlow)
+	}
+	if c.limits.DiskBytes > 0 {
+		can = append(can, setups.FaultFillDisk)
+	}
+	return can
+}
+
+// CutOff takes the cluster network from the broker's container.
+func (c *cluster) CutOff(ctx context.Context, name string) error {
+	b, err := c.find(name)
+	if err != nil || b.cut {
+		return err
+	}
+	c.links.CutOff(name)
+	if _, err := c.engine.API.NetworkDisconnect(ctx, c.networks.cluster, client.NetworkDisconnectOptions{Container: b.box.ID()}); err != nil {
+		return fmt.Errorf("cut %s off: %w", name, err)
+	}
+	b.cut = true
+	return nil
+}
+
+// Heal implements setups.Faults.
+func (c *cluster) Heal(ctx context.Context, name string) error {
+	b, err := c.find(name)
+	if err != nil {
+		return err
+	}
+	if b.cut {
+		alias := clusterName(name)
+		if b.link != nil {
+			alias = behindName(name)
+		}
+		if _, err := c.engine.API.NetworkConnect(ctx, c.networks.cluster, client.NetworkConnectOptions{
+			Container: b.box.ID(), EndpointConfig: &network.EndpointSettings{Aliases: []string{alias}},
+		}); err != nil {
+			return fmt.Errorf("heal %s: %w", name, err)
+		}
+		b.cut = false
+	}
+	c.links.Heal(name)
+	return nil
+}
+
+// Slow implements setups.Faults.
+func (c *cluster) Slow(_ context.Context, name string, link setups.Link) error {
+	b, err := c.find(name)
+	if err != nil {
+		return err
+	}
+	if b.link == nil {
+		return &setups.Refused{Setup: "container", What: "slow " + name + " down", Why: "the cluster was started without links", Remedy: "limit it with Links before it forms"}
+	}
+	c.links.Slow(name, link)
+	return nil
+}
+
+// front puts a link, which runs in this process, between the broker and the
+// others: they know the broker by the link's address on the gateway of the
+// cluster network. That is an address of this machine only while the engine
+// runs here. c.mu is held.
+func (c *cluster) front(ctx context.Context, b *broker) error {
+	gateway, err := c.gateway(ctx)
+	if err != nil {
+		return err
+	}
+	b.link, err = c.links.Listen(net.JoinHostPort(gateway, "0"), b.Name,
+		func(ctx context.Context) (string, error) {
+			ip, err := c.address(ctx, b)
+			return net.JoinHostPort(ip, strconv.Itoa(raftPort)), err
+		},
+		func(conn net.Conn) string { return c.owner(conn.RemoteAddr()) })
+	if err != nil {
+		return &setups.Refused{Setup: "container", What: "hinder traffic between brokers", Why: err.Error(), Remedy: "use a docker engine on this machine"}
+	}
+	b.Raft = b.link.Address()
+	return nil
+}
+
+func (c *cluster) gateway(ctx context.Context) (string, error) {
+	info, err := c.engine.API.NetworkInspect(ctx, c.networks.cluster, client.NetworkInspectOptions{})
+	if err != nil {
+		return "", fmt.Errorf("inspect network %s: %w", c.networks.cluster, err)
+	}
+	for _, config := range info.Network.IPAM.Config {
+		if config.Gateway.IsValid() && config.Gateway.Is4() {
+			return config.Gateway.String(), nil
+		}
+	}
+	return "", fmt.Errorf("network %s has no gateway", c.networks.cluster)
+}
+
+// address is where a broker's container is on the cluster network now; it
+// changes with a cut.
+func (c *cluster) address(ctx context.Context, b *broker) (string, error) {
+	info, err := c.engine.API.ContainerInspect(ctx, c.resource(b.Name), client.ContainerInspectOptions{})
+	if err != nil {
+		return "", fmt.Errorf("inspect %s: %w", b.Name, err)
+	}
+	if info.Container.NetworkSettings != nil {
+		if n := info.Container.NetworkSettings.Networks[c.networks.cluster]; n != nil && n.IPAddress.IsValid() {
+			return n.IPAddress.String(), nil
+		}
+	}
+	return "", fmt.Errorf("%s is not on the cluster network", b.Name)
+}
+
+// owner names the broker that a connection on the cluster network comes from.
+func (c *cluster) owner(from net.Addr) string {
+	at, err := netip.ParseAddrPort(from.String())
+	if err != nil {
+		return ""
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
+	defer cancel()
+	info, err := c.engine.API.NetworkInspect(ctx, c.networks.cluster, client.NetworkInspectOptions{})
+	if err != nil {
+		return ""
+	}
+	for _, member := range info.Network.Containers {
+		if member.IPv4Address.Addr() != at.Addr().Unmap() {
+			continue
+		}
+		for _, b := range c.Brokers() {
+			if member.Name == c.resource(b.Name) {
+				return b.Name
+			}
+		}
+	}
+	return ""
+}
+
+// hold keeps a broker's disk, which is in memory, while the broker's own
+// container does not run: a file system ends with its last user. The image has
+// one binary, so it is a broker that waits to be added, with no network.
+func (c *cluster) hold(ctx context.Context, b *broker, image string) error {
+	if c.limits.DiskBytes == 0 || b.hold != "" {
+		return nil
+	}
+	made, err := c.engine.Provider.CreateContainer(ctx, testcontainers.ContainerRequest{
+		Image: image, Name: c.resource(b.Name + "-disk"), Labels: c.labels(b.Name), ExposedPorts: []string{},
+		Cmd:    []string{"broker", "--join", "--data-dir", "/holder", "--advertised-raft-addr", "holder:7650", "--log-level", "error"},
+		Mounts: testcontainers.Mounts(testcontainers.VolumeMount(c.resource(b.Name), dataDir)),
+		HostConfigModifier: func(h *container.HostConfig) {
+			h.NetworkMode = "none"
+			h.Tmpfs = map[string]string{"/holder": "size=16777216"}
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("keep the disk of %s: %w", b.Name, err)
+	}
+	if _, err := c.engine.API.ContainerStart(ctx, made.GetContainerID(), client.ContainerStartOptions{}); err != nil {
+		return fmt.Errorf("keep the disk of %s: %w", b.Name, err)
+	}
+	b.hold = made.GetContainerID()
+	return nil
+}
+
+// FillDisk implements setups.Faults.
+func (c *cluster) FillDisk(ctx context.Context, name string, leaveBytes int64) error {
+	b, err := c.limited(name, "fill the disk of ")
+	if err != nil {
+		return err
+	}
+	return b.box.Fill(ctx, dataDir, c.limits.DiskBytes, leaveBytes)
+}
+
+// FreeDisk implements setups.Faults.
+func (c *cluster) FreeDisk(ctx context.Context, name string) error {
+	b, err := c.limited(name, "free the disk of ")
+	if err != nil {
+		return err
+	}
+	return b.box.Free(ctx, dataDir)
+}
+
+func (c *cluster) limited(name, what string) (*broker, error) {
+	b, err := c.find(name)
+	if err == nil && c.limits.DiskBytes == 0 {
+		err = &setups.Refused{Setup: "container", What: what + name, Why: "its data is on the engine's own disk", Remedy: "limit the cluster with DiskBytes before it forms"}
+	}
+	return b, err
+}

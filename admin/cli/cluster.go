@@ -217,7 +217,8 @@ func (a *app) removeNodeCommand() *cobra.Command {
 
 Refused, with every blocker named, while the node leads a partition, holds a
 replica, takes part in a move, or is needed for the quorum. Run
-brokers unload --broker-id ID --wait first. It can be sent to any node.`,
+brokers unload --broker-id ID --wait first. It can be sent to any node. A dry run
+exits as the removal would: with 4 when the node is not safe to remove.`,
 		Args: noArguments,
 		RunE: a.run(func(c *call) error {
 			if err := requireFlag(c.command, "node-id", "4"); err != nil {
@@ -227,7 +228,13 @@ brokers unload --broker-id ID --wait first. It can be sent to any node.`,
 			if err != nil {
 				return err
 			}
-			return c.print(r, func(w io.Writer) { printRemoved(w, r) })
+			if err := c.print(r, func(w io.Writer) { printRemoved(w, r) }); err != nil {
+				return err
+			}
+			if r.GetDryRun() && !r.GetSafeToRemove() {
+				return unsafe(r)
+			}
+			return nil
 		}),
 	}
 	a.nodeIDFlag(c, &request.NodeId, "the node")
@@ -235,6 +242,18 @@ brokers unload --broker-id ID --wait first. It can be sent to any node.`,
 	c.Flags().Uint64Var(&request.PlacementRevision, "placement-revision", 0, "refuse unless the cluster is still at this placement revision")
 	dryRunFlag(c, &request.DryRun)
 	return c
+}
+
+// unsafe is what a dry run of an unsafe removal ends with.
+func unsafe(r *adminv1.RemoveNodeResponse) error {
+	out := &client.Refusal{
+		Kind: adminv1.Refusal_PRECONDITION, Reason: "UNKNOWN_HEALTH", Subject: fmt.Sprintf("node %d", r.GetNodeId()),
+		Message: fmt.Sprintf("node %d is not safe to remove", r.GetNodeId()),
+	}
+	if b := r.GetBlockers(); len(b) > 0 {
+		out.Reason, out.Advice = b[0].GetCode(), b[0].GetRemedy()
+	}
+	return out
 }
 
 func printRemoved(w io.Writer, r *adminv1.RemoveNodeResponse) {
@@ -246,7 +265,7 @@ func printRemoved(w io.Writer, r *adminv1.RemoveNodeResponse) {
 	case r.GetDryRun():
 		fmt.Fprintf(w, "Dry run: node %d is not safe to remove; nothing was changed.\n", r.GetNodeId())
 	default:
-		fmt.Fprintf(w, "Node %d is removed. Its process can be stopped.\n", r.GetNodeId())
+		fmt.Fprintf(w, "Node %d is removed. It stops to serve, and its id is never used again.\n", r.GetNodeId())
 	}
 	printFindings(w, r.GetBlockers())
 	fmt.Fprintf(w, "Voters: %s\n", list(r.GetVoters()))

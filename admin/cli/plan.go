@@ -3,6 +3,7 @@ package cli
 import (
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"strings"
 
@@ -28,7 +29,7 @@ func (s started) print(w io.Writer) {
 		printMoves(w, moves, false)
 		fmt.Fprintf(w, "Plan: %s.\n", planSummary(s.plan))
 	}
-	if before, after := s.plan.GetBefore().GetCoefficientOfVariation(), s.plan.GetAfter().GetCoefficientOfVariation(); before != nil && after != nil && !s.attached {
+	if before, after := s.plan.GetBefore().GetCoefficientOfVariation(), s.plan.GetAfter().GetCoefficientOfVariation(); before != nil && after != nil && !s.attached && len(s.plan.GetMoves()) > 0 {
 		fmt.Fprintf(w, "Leaders per broker, coefficient of variation: %.4f now, %.4f after.\n", before.GetValue(), after.GetValue())
 	}
 	printFindings(w, s.plan.GetFindings())
@@ -97,13 +98,25 @@ func printMoves(w io.Writer, moves []*adminv1.Move, withState bool) {
 	t.print(w)
 }
 
+// findingsAlike is how many findings of one code are printed one by one.
+const findingsAlike = 3
+
 func printFindings(w io.Writer, findings []*adminv1.Finding) {
+	seen := make(map[string]int)
 	for _, f := range findings {
+		if seen[f.GetCode()]++; seen[f.GetCode()] > findingsAlike {
+			continue
+		}
 		fmt.Fprintf(w, "%s [%s] %s: %s", capital(lower(f.GetSeverity())), f.GetCode(), f.GetObject(), f.GetMessage())
 		if f.GetRemedy() != "" {
 			fmt.Fprintf(w, "; %s", f.GetRemedy())
 		}
 		fmt.Fprintln(w)
+	}
+	for _, code := range slices.Sorted(maps.Keys(seen)) {
+		if more := seen[code] - findingsAlike; more > 0 {
+			fmt.Fprintf(w, "... and %d more [%s]; --output json has all.\n", more, code)
+		}
 	}
 }
 

@@ -2,7 +2,7 @@
 //
 // It takes several endpoints and stays with one that works. It repeats what is
 // safe: a call that was never sent or that the node refused without doing it
-// (no controller, not ready), and, where the API declares the method free of side
+// (no controller, or a node that is no member), and, where the API declares the method free of side
 // effects or idempotent, also a call whose outcome is unknown. A call of another
 // method whose outcome is unknown is returned as OUTCOME_UNKNOWN, never repeated.
 //

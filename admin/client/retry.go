@@ -76,6 +76,7 @@ type outcome int
 const (
 	answered    outcome = iota // done, or refused for good
 	notExecuted                // refused without doing it; another attempt is safe
+	unready                    // refused by a node that is no member; another may do it
 	unreachable                // never sent
 	unknown                    // sent, and the answer was lost
 )
@@ -104,13 +105,13 @@ func (r *retrier) wrap(next connect.UnaryFunc) connect.UnaryFunc {
 				return nil, outcomeUnknown(request.Spec().Procedure, endpoint, err)
 			}
 			if !r.again(result, attempt, time.Since(started)) {
-				return nil, r.final(result, err)
+				return nil, r.final(result, err, request.Spec(), endpoint)
 			}
 			if attempt < len(r.endpoints.urls) {
 				continue // the others first, without waiting
 			}
 			if waitErr := pause(ctx, backoff); waitErr != nil {
-				return nil, r.final(result, err)
+				return nil, r.final(result, err, request.Spec(), endpoint)
 			}
 			backoff = min(2*backoff, backoffLast)
 		}
@@ -133,15 +134,19 @@ func (r *retrier) again(result outcome, attempts int, spent time.Duration) bool 
 	if attempts < len(r.endpoints.urls) {
 		return true
 	}
-	if result == unreachable {
+	if result == unreachable || result == unready {
 		return spent < r.options.UnreachableFor
 	}
 	return spent < r.options.RetryFor
 }
 
-func (r *retrier) final(result outcome, err error) error {
+// final is the error after the last attempt.
+func (r *retrier) final(result outcome, err error, spec connect.Spec, endpoint *url.URL) error {
 	if result != unreachable && AsRefusal(err) != nil {
 		return err
+	}
+	if result == unknown && spec.IdempotencyLevel != connect.IdempotencyNoSideEffects {
+		return outcomeUnknown(spec.Procedure, endpoint, err)
 	}
 	return &Unreachable{Endpoints: r.endpoints.names(), Err: err}
 }
@@ -160,8 +165,10 @@ func judge(ctx context.Context, endpoint *url.URL, err error) (outcome, error) {
 	}
 	if refusal := refusalOf(answer); refusal != nil {
 		switch {
-		case refusal.Kind == adminv1.Refusal_REDIRECT, refusal.Reason == reasonNoController, refusal.Reason == reasonNodeNotReady:
+		case refusal.Kind == adminv1.Refusal_REDIRECT, refusal.Reason == reasonNoController:
 			return notExecuted, refusal
+		case refusal.Reason == reasonNodeNotReady:
+			return unready, refusal
 		case refusal.Reason == ReasonOutcomeUnknown:
 			return unknown, refusal
 		}

@@ -22,7 +22,7 @@ func (s brokersService) ListBrokers(ctx context.Context, _ *adminv1.ListBrokersR
 }
 
 func (s *service) brokers(ctx context.Context) []*adminv1.Broker {
-	im, quorum, progress := s.backend.Image(), s.backend.Status(ctx), s.backend.Observations().Progress
+	im, quorum, sizes := s.backend.Image(), s.backend.Status(ctx), s.backend.World().Bytes
 	roles := make(map[model.NodeID]Member, len(quorum.Members))
 	for _, m := range quorum.Members {
 		roles[m.Node] = m
@@ -47,8 +47,8 @@ func (s *service) brokers(ctx context.Context) []*adminv1.Broker {
 				continue
 			}
 			b.Replicas++
-			if r, ok := progress[p.ID][id]; ok {
-				b.Bytes = wrapperspb.Int64(b.GetBytes().GetValue() + r.Bytes)
+			if bytes, ok := sizes[p.ID]; ok {
+				b.Bytes = wrapperspb.Int64(b.GetBytes().GetValue() + bytes)
 			}
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -214,7 +215,13 @@ func (s clusterService) PromoteNode(ctx context.Context, request *adminv1.Promot
 	case quorum.has(id, true):
 		out.Already = true
 	case request.GetDryRun():
-		if safe, blockers := operation.SafeToPromote(im, id, quorumView(quorum)); !safe {
+		safe, blockers, err := s.safety(ctx, func(im *metadata.Image, q operation.QuorumView) (bool, []operation.Blocker) {
+			return operation.SafeToPromote(im, id, q)
+		})
+		if err != nil {
+			return nil, err
+		}
+		if !safe {
 			return nil, refuseBlocked("promote", id, blockers)
 		}
 	default:
@@ -273,29 +280,59 @@ func (s clusterService) RemoveNode(ctx context.Context, request *adminv1.RemoveN
 		if _, err := registered(im, id); err != nil {
 			return nil, err
 		}
-		if fence := model.Revision(request.GetPlacementRevision()); fence != 0 && fence != im.PlacementRevision {
-			return nil, refusal.New(refusal.StaleRevision, fmt.Sprintf("node %d", id),
-				fmt.Sprintf("placement_revision: got %d, but it is now %d", fence, im.PlacementRevision), "read `cluster status` again and decide again")
+	}
+	if request.GetDryRun() {
+		safe, blockers, err := s.safety(ctx, func(im *metadata.Image, q operation.QuorumView) (bool, []operation.Blocker) {
+			if im.Tombstones[id] != nil { // the quorum still has to let go of it
+				return true, nil
+			}
+			return operation.SafeToRemove(im, id, q)
+		})
+		if err != nil {
+			return nil, err
 		}
-		safe, blockers := operation.SafeToRemove(im, id, quorumView(quorum))
-		out.SafeToRemove, out.Blockers = safe, findings(blockers)
-		if request.GetDryRun() {
-			out.Voters = s.voters(ctx)
-			return out, nil
-		}
-		if !safe {
-			return nil, refuseBlocked("remove", id, blockers)
-		}
-	} else if request.GetDryRun() { // tombstoned, and the quorum still has to let go
-		out.SafeToRemove, out.Voters = true, s.voters(ctx)
+		out.SafeToRemove, out.Blockers, out.Voters = safe, findings(blockers), s.voters(ctx)
 		return out, nil
 	}
 	options := RemoveOptions{PlacementRevision: model.Revision(request.GetPlacementRevision()), Reason: request.GetReason()}
 	if err := s.backend.RemoveNode(ctx, id, options); err != nil {
-		return nil, err
+		return nil, s.withBlockers(ctx, id, err)
 	}
 	out.Removed, out.SafeToRemove, out.Voters = true, true, s.voters(ctx)
 	return out, nil
+}
+
+// healthWait bounds how long a dry run waits for a new controller to hear from
+// everybody.
+const healthWait = 2 * time.Second
+
+func (s clusterService) safety(ctx context.Context, judge func(*metadata.Image, operation.QuorumView) (bool, []operation.Blocker)) (bool, []operation.Blocker, error) {
+	for started := time.Now(); ; {
+		safe, blockers := judge(s.backend.Image(), quorumView(s.backend.Status(ctx)))
+		if safe || time.Since(started) > healthWait || !onlyUnknown(blockers) {
+			return safe, blockers, nil
+		}
+		if err := look(ctx); err != nil {
+			return false, nil, err
+		}
+	}
+}
+
+func onlyUnknown(blockers []operation.Blocker) bool {
+	return !slices.ContainsFunc(blockers, func(b operation.Blocker) bool { return b.Code != refusal.UnknownHealth })
+}
+
+// withBlockers adds every blocker to a refusal to remove a node.
+func (s clusterService) withBlockers(ctx context.Context, id model.NodeID, err error) error {
+	r := refusal.As(err)
+	if r == nil || r.Kind != refusal.Precondition {
+		return err
+	}
+	_, blockers := operation.SafeToRemove(s.backend.Image(), id, quorumView(s.backend.Status(ctx)))
+	if !slices.ContainsFunc(blockers, func(b operation.Blocker) bool { return b.Code == r.Reason }) {
+		return err // about something else, or no longer so
+	}
+	return &blocked{refusal: r, blockers: blockers}
 }
 
 // refuseBlocked names the first blocker as the reason and lists all.

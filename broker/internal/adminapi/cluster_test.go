@@ -342,6 +342,12 @@ func (n *fakeNode) RemoveNode(ctx context.Context, id model.NodeID, o adminapi.R
 		return refusal.New(refusal.NotController, "", "handed the role over", "ask the controller")
 	}
 	n.c.mu.Unlock()
+	if im := n.c.now(); o.PlacementRevision != 0 && o.PlacementRevision != im.PlacementRevision {
+		return refusal.New(refusal.StaleRevision, "node "+id.String(), "the placement changed", "look again")
+	}
+	if safe, blockers := operation.SafeToRemove(n.c.now(), id, n.view(ctx)); !safe {
+		return refusal.New(blockers[0].Code, "node "+id.String(), blockers[0].Message, blockers[0].Remedy)
+	}
 	if _, err := n.c.propose(&metadata.RemoveNode{ID: id, PlacementRevision: o.PlacementRevision, Reason: o.Reason}); err != nil {
 		return err
 	}
@@ -349,6 +355,20 @@ func (n *fakeNode) RemoveNode(ctx context.Context, id model.NodeID, o adminapi.R
 	defer n.c.mu.Unlock()
 	n.c.voters, n.c.learners = model.WithoutNode(n.c.voters, id), model.WithoutNode(n.c.learners, id)
 	return nil
+}
+
+func (n *fakeNode) view(ctx context.Context) operation.QuorumView {
+	status := n.Status(ctx)
+	view := operation.QuorumView{Controller: status.Controller}
+	for _, m := range status.Members {
+		member := operation.Member{Node: m.Node, Known: true, Alive: true}
+		if m.Voter {
+			view.Voters = append(view.Voters, member)
+		} else {
+			view.Learners = append(view.Learners, member)
+		}
+	}
+	return view
 }
 
 func (n *fakeNode) TransferLeadership(_ context.Context, to model.NodeID) (model.NodeID, error) {

@@ -89,6 +89,16 @@ func noController(waited fmt.Stringer) *refusal.Refusal {
 		"try again; if it persists, a majority of the voters is down: see `cluster status` of each node")
 }
 
+// notMember refuses what only a member can have answered.
+func notMember(info NodeInfo) *refusal.Refusal {
+	advice := "ask a member of the cluster"
+	if info.State == "removed" {
+		return refusal.New(refusal.NodeNotReady, info.Endpoints.Admin, "this node was removed from its cluster and answers for none; nothing was done", advice)
+	}
+	return refusal.New(refusal.NodeNotReady, info.Endpoints.Admin, "this node is not a member of a cluster yet, so it knows no controller; nothing was done",
+		advice+"; to make this node one, send `cluster add-node --node-addr "+info.Endpoints.Admin+"` to a member")
+}
+
 func notController(controller model.NodeID) *refusal.Refusal {
 	message := "this node is not the controller and does not know it; nothing was done"
 	if controller != model.NoNode {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/ister-mq/ister/admin/adminv1"
 	"github.com/ister-mq/ister/broker/internal/model"
+	"github.com/ister-mq/ister/broker/internal/refusal"
 )
 
 // forwardedHeader marks a request that was sent on, with the node that did.
@@ -33,6 +34,9 @@ const (
 	// lookInterval is how often a waiting request looks for a controller, and a
 	// request on its way checks that the controller is still the same.
 	lookInterval = 20 * time.Millisecond
+	// hungAfter is how long a node may still answer after another became the
+	// controller.
+	hungAfter = time.Second
 )
 
 // errServeHere: this node became the controller while the request waited.
@@ -184,14 +188,21 @@ func (f *forwarder) rewrite(p *httputil.ProxyRequest) {
 	p.Out.Header.Set(forwardedHeader, self.String())
 }
 
+// lostMax bounds how often one request is sent again after its answer was lost.
+const lostMax = 5
+
 // RoundTrip sends a request to the controller, whichever node that is by the time
 // it gets there.
 func (f *forwarder) RoundTrip(request *http.Request) (*http.Response, error) {
+	level := idempotency(request.URL.Path)
+	repeatable := level != descriptorpb.MethodOptions_IDEMPOTENCY_UNKNOWN
+	var lost error // of an attempt that may have been carried out
 	started := time.Now()
-	repeatable := idempotency(request.URL.Path) != descriptorpb.MethodOptions_IDEMPOTENCY_UNKNOWN
-	for {
+	for losses := 0; losses < lostMax && time.Since(started) <= f.wait; {
 		controller, address, err := f.await(request.Context(), started)
-		if err != nil {
+		if refusal.Is(err, refusal.NoController) {
+			break
+		} else if err != nil {
 			return nil, err
 		}
 		response, sent, err := f.attempt(request, controller, address, repeatable)
@@ -204,14 +215,18 @@ func (f *forwarder) RoundTrip(request *http.Request) (*http.Response, error) {
 			return nil, request.Context().Err()
 		case sent && !repeatable:
 			return nil, outcomeUnknown(request.URL.Path, err)
-		}
-		if time.Since(started) > f.wait {
-			return nil, noController(f.wait)
+		case sent:
+			losses++
+			lost, started = err, time.Now() // it took its own time
 		}
 		if err := look(request.Context()); err != nil {
 			return nil, err
 		}
 	}
+	if lost != nil && level != descriptorpb.MethodOptions_NO_SIDE_EFFECTS {
+		return nil, outcomeUnknown(request.URL.Path, lost)
+	}
+	return nil, noController(f.wait)
 }
 
 // await returns the controller and its admin address, waiting for one.
@@ -220,6 +235,9 @@ func (f *forwarder) await(ctx context.Context, started time.Time) (model.NodeID,
 		controller, known := f.backend.Controller()
 		if f.isController() {
 			return 0, "", errServeHere
+		}
+		if info := f.backend.Info(); info.Node == model.NoNode {
+			return 0, "", notMember(info)
 		}
 		if known {
 			if node := f.backend.Image().Nodes[controller]; node != nil && node.Endpoints.Admin != "" {
@@ -256,10 +274,19 @@ func (f *forwarder) attempt(request *http.Request, controller model.NodeID, addr
 	return response, true, nil
 }
 
-// watch ends with ctx, which the answer's body or the attempt cancels.
+// watch ends with ctx, which the answer's body or the attempt cancels. A node that
+// has just stopped to be the controller gets a moment to answer: only one that
+// hangs is given up.
 func (f *forwarder) watch(ctx context.Context, cancel context.CancelFunc, controller model.NodeID) {
+	var changed time.Time
 	for look(ctx) == nil {
-		if now, known := f.backend.Controller(); known && now != controller {
+		now, known := f.backend.Controller()
+		switch {
+		case !known || now == controller:
+			changed = time.Time{}
+		case changed.IsZero():
+			changed = time.Now()
+		case time.Since(changed) > hungAfter:
 			cancel()
 		}
 	}

@@ -25,7 +25,7 @@ type Config struct {
 	// Metrics answers GET /metrics; nil leaves it out.
 	Metrics http.Handler
 	// ControllerWait is how long a request waits while no controller is known,
-	// before it is refused with NO_CONTROLLER. Default 5 s.
+	// before it is refused with NO_CONTROLLER. Default 3 s, less than clients give one attempt.
 	ControllerWait time.Duration
 	// Now is the clock that dry runs decide with. Default time.Now.
 	Now func() time.Time
@@ -46,7 +46,7 @@ func Handler(backend Backend, config Config) http.Handler {
 		config.Logger = slog.New(slog.DiscardHandler)
 	}
 	if config.ControllerWait == 0 {
-		config.ControllerWait = 5 * time.Second
+		config.ControllerWait = 3 * time.Second
 	}
 	if config.Now == nil {
 		config.Now = time.Now

@@ -152,6 +152,23 @@ func TestEveryProtocolIsForwarded(t *testing.T) {
 	}
 }
 
+func TestNodeThatIsNoMemberSaysSoAtOnce(t *testing.T) {
+	c := newCluster(t, 1)
+	c.nodes[9] = c.listen(0)
+	_, words, exit := c.admin(9, "topics list")
+	if exit != 6 || !strings.Contains(words, "NODE_NOT_READY") || !strings.Contains(words, "cluster add-node") {
+		t.Errorf("exit %d: %s", exit, words)
+	}
+	// A member beside it does.
+	admin, err := client.New(client.Options{Endpoints: []string{c.nodes[9].address, c.nodes[1].address}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.Topics.ListTopics(context.Background(), &adminv1.ListTopicsRequest{}); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNoControllerIsRefusedAfterTheWait(t *testing.T) {
 	c := newCluster(t, 3)
 	c.setController(0)
@@ -311,7 +328,7 @@ func TestDryRunsWriteNothing(t *testing.T) {
 		"brokers rebalance --dry-run":                            0,
 		"cluster demote-node --node-id 2 --dry-run":              0,
 		"cluster promote-node --node-id 2 --dry-run":             0,
-		"cluster remove-node --node-id 1 --dry-run":              0,
+		"cluster remove-node --node-id 1 --dry-run":              4,
 		"cluster remove-node --node-id 1 --placement-revision 1": 5,
 		"cluster add-node --dry-run --node-addr 127.0.0.1:1":     0,
 		"topics create a.b_c --config min.insync.replicas=x":     2,

@@ -115,7 +115,7 @@ func (s *service) moves(in []*metadata.Move) []*adminv1.Move {
 	if len(in) == 0 {
 		return nil
 	}
-	im, progress := s.backend.Image(), s.backend.Observations().Progress
+	im, progress, sizes := s.backend.Image(), s.backend.Observations().Progress, s.backend.World().Bytes
 	out := make([]*adminv1.Move, 0, len(in))
 	for _, m := range in {
 		move := &adminv1.Move{
@@ -125,20 +125,17 @@ func (s *service) moves(in []*metadata.Move) []*adminv1.Move {
 		if t := im.Topics[m.Partition.Topic]; t != nil {
 			move.Topic = t.Name.String()
 		}
-		if p := im.Partition(m.Partition); p != nil {
-			for _, id := range m.To {
-				if model.HasNode(m.From, id) {
-					continue
-				}
-				// A copy ahead in bytes counts as whole: segments may be cut otherwise.
-				whole := progress[m.Partition][p.Leader].Bytes
-				move.BytesTotal += whole
-				switch {
-				case m.State == metadata.MoveDone || m.State == metadata.MoveSwitched:
-					move.BytesDone += whole
-				case m.State == metadata.MoveAdding:
-					move.BytesDone += min(whole, progress[m.Partition][id].Bytes)
-				}
+		whole := sizes[m.Partition] // zero when unknown, and for a deleted topic
+		for _, id := range m.To {
+			if model.HasNode(m.From, id) {
+				continue
+			}
+			move.BytesTotal += whole
+			switch m.State {
+			case metadata.MoveDone, metadata.MoveSwitched:
+				move.BytesDone += whole
+			case metadata.MoveAdding: // segments may be cut otherwise, so a copy can look larger
+				move.BytesDone += min(whole, progress[m.Partition][id].Bytes)
 			}
 		}
 		out = append(out, move)

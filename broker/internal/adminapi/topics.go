@@ -64,7 +64,7 @@ func (s topicsService) CreateTopic(ctx context.Context, request *adminv1.CreateT
 	if err != nil {
 		return nil, err
 	}
-	return &adminv1.CreateTopicResponse{Topic: topic(made, operation.Observations{}, true), DryRun: request.GetDryRun()}, nil
+	return &adminv1.CreateTopicResponse{Topic: topic(made, seen{}, true), DryRun: request.GetDryRun()}, nil
 }
 
 func topicResult(result any) (*metadata.Topic, error) {
@@ -113,7 +113,7 @@ func (s topicsService) ListTopics(_ context.Context, request *adminv1.ListTopics
 		if broker != model.NoNode && !onBroker(t, broker) {
 			continue
 		}
-		out.Topics = append(out.Topics, topic(t, operation.Observations{}, false))
+		out.Topics = append(out.Topics, topic(t, seen{}, false))
 	}
 	return out, nil
 }
@@ -128,7 +128,7 @@ func (s topicsService) DescribeTopic(_ context.Context, request *adminv1.Describ
 	if err != nil {
 		return nil, err
 	}
-	return &adminv1.DescribeTopicResponse{Topic: topic(t, s.backend.Observations(), true)}, nil
+	return &adminv1.DescribeTopicResponse{Topic: topic(t, seen{s.backend.Observations().Progress, s.backend.World().Bytes}, true)}, nil
 }
 
 // DeleteTopic deletes a topic and its data.
@@ -174,7 +174,13 @@ func (s topicsService) MoveTopic(ctx context.Context, request *adminv1.MoveTopic
 	return &adminv1.MoveTopicResponse{Plan: s.plan(started.Plan), Operation: s.operation(started.Operation, true), Attached: started.Attached, DryRun: request.GetDryRun()}, nil
 }
 
-func topic(t *metadata.Topic, seen operation.Observations, withPartitions bool) *adminv1.Topic {
+// seen is what the nodes reported of their replicas; zero where it is not needed.
+type seen struct {
+	progress map[model.Partition]map[model.NodeID]operation.ReplicaProgress
+	bytes    map[model.Partition]int64
+}
+
+func topic(t *metadata.Topic, reports seen, withPartitions bool) *adminv1.Topic {
 	out := &adminv1.Topic{
 		Name: t.Name.String(), KafkaName: t.Name.Kafka(), TopicId: t.ID.String(), Dispatch: dispatches[t.Dispatch],
 		ReplicationFactor: int32(t.DesiredReplicas), PartitionCount: int32(len(t.Partitions)), MinInsyncReplicas: int32(t.MinISR()),
@@ -187,7 +193,7 @@ func topic(t *metadata.Topic, seen operation.Observations, withPartitions bool) 
 			leaders = append(leaders, p.Leader)
 		}
 		if withPartitions {
-			out.Partitions = append(out.Partitions, partition(p, seen))
+			out.Partitions = append(out.Partitions, partition(p, reports))
 		}
 	}
 	out.Leaders = ids(model.SortNodes(leaders))
@@ -208,13 +214,16 @@ func health(t *metadata.Topic) (offline, underReplicated int32) {
 	return offline, underReplicated
 }
 
-func partition(p *metadata.Partition, seen operation.Observations) *adminv1.Partition {
+func partition(p *metadata.Partition, reports seen) *adminv1.Partition {
 	out := &adminv1.Partition{
 		Index: p.ID.Index, Leader: int32(p.Leader), LeaderEpoch: int32(p.LeaderEpoch), Replicas: ids(p.Replicas), Isr: ids(p.ISR),
 		Adding: ids(p.Adding), Removing: ids(p.Removing), OperationId: uint64(p.Operation), Retiring: ids(p.Retiring),
 	}
-	if r, ok := seen.Progress[p.ID][p.Leader]; ok {
-		out.LogEndOffset, out.Bytes = wrapperspb.Int64(int64(r.LogEnd)), wrapperspb.Int64(r.Bytes)
+	if r, ok := reports.progress[p.ID][p.Leader]; ok {
+		out.LogEndOffset = wrapperspb.Int64(int64(r.LogEnd))
+	}
+	if bytes, ok := reports.bytes[p.ID]; ok {
+		out.Bytes = wrapperspb.Int64(bytes)
 	}
 	return out
 }

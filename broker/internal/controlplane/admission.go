@@ -212,7 +212,8 @@ func (p *Plane) handleAdmit(_ context.Context, _ peer.Identity, body json.RawMes
 		p.log.Info("node was admitted", "node", a.Node)
 		p.identify(0)
 	}
-	return nil, p.enter(p.store.get())
+	p.enterSoon(p.store.get())
+	return nil, nil
 }
 
 func removedRefusal(id identity) error {

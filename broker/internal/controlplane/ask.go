@@ -233,6 +233,7 @@ func (p *Plane) handle() {
 	p.peer.Handle(methodController, peer.MembersOnly, p.handleController)
 	serve(p, verbPropose)
 	serve(p, verbHeartbeat)
+	serve(p, verbStepDown)
 	serve(p, verbAddNode)
 	serve(p, verbPromote)
 	serve(p, verbDemote)

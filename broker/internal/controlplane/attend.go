@@ -187,6 +187,24 @@ func (p *Plane) StepDown(ctx context.Context) error {
 	if epoch == 0 {
 		return nil
 	}
-	_, err := p.Propose(ctx, &metadata.FenceNode{ID: node, Epoch: epoch, Reason: "the node stops"})
+	_, err := ask(p, ctx, verbStepDown, stepDown{Node: node, Epoch: epoch})
 	return err
+}
+
+// stepDown says that a process of a node is about to end.
+type stepDown struct {
+	Node  model.NodeID    `json:"node"`
+	Epoch model.NodeEpoch `json:"epoch"`
+}
+
+var verbStepDown = verb[stepDown, nothing]{
+	name:       "step-down",
+	repeatable: always[stepDown],
+	run: func(o *office, ctx context.Context, r stepDown) (nothing, error) {
+		// Noted first: a heartbeat on its way must not unfence the node again.
+		o.mu.Lock()
+		o.contact(r.Node).stopping = r.Epoch
+		o.mu.Unlock()
+		return nothing{}, o.submit(ctx, &metadata.FenceNode{ID: r.Node, Epoch: r.Epoch, Reason: "the node stops"}).err
+	},
 }

@@ -102,8 +102,8 @@ func (p *Plane) newNode(id model.NodeID) metadata.NewNode {
 	}
 }
 
-// adopt writes an intent to the disk and enters the quorum. Repeating it with
-// the same cluster is fine.
+// adopt writes an intent to the disk and has the quorum entered. Repeating it
+// with the same cluster is fine.
 func (p *Plane) adopt(intent seedIntent) error {
 	err := p.store.update(func(i *identity) {
 		if i.State == StateFresh {
@@ -119,7 +119,8 @@ func (p *Plane) adopt(intent seedIntent) error {
 			fmt.Sprintf("this is node %v of cluster %s already", id.Node, id.Cluster), "start it with an empty data directory")
 	}
 	p.identify(model.NodeEpoch(p.epoch.Load()))
-	return p.enter(id)
+	p.enterSoon(id)
+	return nil
 }
 
 // firstVoters is raft's first configuration.

@@ -29,7 +29,8 @@ type contact struct {
 	revision model.Revision
 	applied  model.Index
 	report   Report
-	gone     bool // its process was found dead after the latest heartbeat
+	gone     bool            // its process was found dead after the latest heartbeat
+	stopping model.NodeEpoch // the epoch whose process said that it stops
 
 	probed  time.Time
 	probing bool
@@ -77,7 +78,7 @@ func (o *office) hear(h heartbeat) error {
 // ready reports a node that may be unfenced: its present process has applied
 // its own registration.
 func (c *contact) ready(n *metadata.Node) bool {
-	return n.Epoch != 0 && c.epoch == n.Epoch && c.revision >= model.Revision(n.Epoch) && !c.gone
+	return n.Epoch != 0 && c.epoch == n.Epoch && c.stopping != n.Epoch && c.revision >= model.Revision(n.Epoch) && !c.gone
 }
 
 // suspect has a node's process looked for at once: a connection of it ended.

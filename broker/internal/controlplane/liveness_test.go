@@ -116,6 +116,16 @@ func TestStepDownFencesAtOnce(t *testing.T) {
 	if !c.Image().Nodes[id(leaving)].Fenced {
 		t.Error("not fenced")
 	}
+	// And stays so, although its last heartbeat is fresh.
+	_, epoch := leaving.Self()
+	o := c.office.Load()
+	_ = o.hear(heartbeat{Node: id(leaving), Epoch: epoch, Revision: c.Image().Revision})
+	o.look(t.Context(), c.Image().Nodes[id(leaving)])
+	o.mu.Lock()
+	if o.contact(id(leaving)).changed {
+		t.Error("the node that stops is being unfenced")
+	}
+	o.mu.Unlock()
 	for _, p := range c.Image().SortedPartitions() {
 		if p.Leader == id(leaving) {
 			t.Errorf("partition %v is still led by the node that stops", p.ID)

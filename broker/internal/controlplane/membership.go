@@ -465,8 +465,16 @@ func (p *Plane) handOver(ctx context.Context, q *quorum.Quorum, to model.NodeID)
 	}
 	ctx, cancel := context.WithTimeout(ctx, transferTimeout)
 	defer cancel()
-	if err := q.Transfer(ctx, to); err != nil {
-		return refusal.New(refusal.NodeNotReady, to.String(), fmt.Sprintf("node %v did not take the controller's office: %v", to, err), "retry")
+	// Raft gives a transfer one election timeout, which a busy machine can miss;
+	// it then leads on.
+	for {
+		err := q.Transfer(ctx, to)
+		if err == nil || !q.Leading() {
+			break
+		}
+		if !pause(ctx, askPause) {
+			return refusal.New(refusal.NodeNotReady, to.String(), fmt.Sprintf("node %v did not take the controller's office: %v", to, err), "retry")
+		}
 	}
 	p.awaitController(ctx, func(c model.NodeID) bool { return c != self })
 	return nil

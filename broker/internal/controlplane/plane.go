@@ -204,6 +204,22 @@ func (p *Plane) enter(id identity) error {
 	return nil
 }
 
+// enterSoon is enter beside the caller, who must answer before a slow disk has
+// opened the quorum's store. The identity is on the disk already, so that a
+// restart repeats it.
+func (p *Plane) enterSoon(id identity) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.closed || p.quorumOpened {
+		return
+	}
+	p.wait.Go(func() {
+		if err := p.enter(id); err != nil && p.lifetime.Err() == nil {
+			p.end(damaged(p.cfg.DataDir, err))
+		}
+	})
+}
+
 // streams adapts the endpoint to the quorum.
 type streams struct{ *peer.Streams }
 

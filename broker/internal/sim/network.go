@@ -29,7 +29,7 @@ func (l *links) connected(a, b model.NodeID) bool {
 
 func (l *links) delay() time.Duration {
 	if l.s.random.IntN(1000) < l.late {
-		return l.s.between(5*time.Millisecond, 400*time.Millisecond)
+		return l.s.between(5*time.Millisecond, 1200*time.Millisecond)
 	}
 	return l.s.between(100*time.Microsecond, 2*time.Millisecond)
 }

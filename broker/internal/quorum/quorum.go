@@ -74,7 +74,7 @@ type Quorum struct {
 	fsm       *fsm
 
 	notify   chan bool
-	observer *raft.Observer
+	sight    *raft.Observer
 	observed chan raft.Observation
 	stop     chan struct{}
 	wait     sync.WaitGroup
@@ -145,11 +145,11 @@ func (q *Quorum) open() (err error) {
 		return fmt.Errorf("start raft: %w", err)
 	}
 	q.started.Store(q.raft)
-	q.observer = raft.NewObserver(q.observed, false, func(o *raft.Observation) bool {
+	q.sight = raft.NewObserver(q.observed, false, func(o *raft.Observation) bool {
 		_, ok := o.Data.(raft.LeaderObservation)
 		return ok
 	})
-	q.raft.RegisterObserver(q.observer)
+	q.raft.RegisterObserver(q.sight)
 	return nil
 }
 
@@ -326,7 +326,7 @@ func (q *Quorum) Snapshot() error {
 // Close stops the member and its store. It does not hand the leadership over.
 func (q *Quorum) Close() error {
 	q.once.Do(func() {
-		q.raft.DeregisterObserver(q.observer)
+		q.raft.DeregisterObserver(q.sight)
 		err := q.raft.Shutdown().Error()
 		terr := q.transport.Close()
 		close(q.stop)

@@ -37,6 +37,7 @@
 //	read.go         Fetch, ListOffsets, OffsetForLeaderEpoch
 //	fetcher.go      the follower's side of replication
 //	session.go      the leader's side of replication
+//	buffers.go      pooled read buffers
 //	throttle.go     the bound on copies outside the ISR
 //	isr.go          ISR proposals, and handing over what cannot be led
 //	housekeeping.go timeouts, interval flushes, disk space, retention

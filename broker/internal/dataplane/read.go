@@ -18,9 +18,27 @@ func (q *poll) notify() { kick(q.wake) }
 
 // Fetch implements kafka.Backend.
 func (p *Plane) Fetch(ctx context.Context, request *kafka.FetchRequest) kafka.FetchResponse {
-	response := kafka.FetchResponse{Partitions: make([]kafka.FetchResult, len(request.Partitions))}
-	if p.collect(request, response.Partitions) || request.MaxWait <= 0 || len(request.Partitions) == 0 {
-		return response
+	out := &fetched{results: make([]kafka.FetchResult, len(request.Partitions))}
+	p.fetch(ctx, request, out)
+	return kafka.FetchResponse{Partitions: out.results, Release: out.release}
+}
+
+// fetched is an answer and the buffers it is in.
+type fetched struct {
+	results []kafka.FetchResult
+	lent    []buffer
+}
+
+func (f *fetched) release() {
+	for i := range f.lent {
+		f.lent[i].put()
+	}
+	f.lent = f.lent[:0]
+}
+
+func (p *Plane) fetch(ctx context.Context, request *kafka.FetchRequest, out *fetched) {
+	if p.collect(request, out) || request.MaxWait <= 0 || len(request.Partitions) == 0 {
+		return
 	}
 	wait := &poll{wake: make(chan struct{}, 1)}
 	timer := time.NewTimer(request.MaxWait)
@@ -29,29 +47,34 @@ func (p *Plane) Fetch(ctx context.Context, request *kafka.FetchRequest) kafka.Fe
 	p.join(request, wait)
 	for {
 		// Collected again after joining, so that no move in between is missed.
-		if p.collect(request, response.Partitions) {
-			return response
+		if p.collect(request, out) {
+			return
 		}
 		select {
 		case <-wait.wake:
 		case <-timer.C:
-			return response
+			return
 		case <-ctx.Done():
-			return response
+			return
 		case <-p.ctx.Done():
-			return response
+			return
 		}
 	}
 }
 
 // collect reads every partition and reports whether the answer should go out.
-func (p *Plane) collect(request *kafka.FetchRequest, results []kafka.FetchResult) (enough bool) {
+func (p *Plane) collect(request *kafka.FetchRequest, out *fetched) (enough bool) {
+	out.release()
 	total := 0
 	for i := range request.Partitions {
 		part := &request.Partitions[i]
-		results[i] = p.read(part, min(part.MaxBytes, request.MaxBytes-total), total == 0)
-		total += len(results[i].Records)
-		enough = enough || results[i].Err != nil || results[i].Diverging != nil
+		result, lent := p.read(part, min(part.MaxBytes, request.MaxBytes-total), total == 0)
+		if lent.memory != nil {
+			out.lent = append(out.lent, lent)
+		}
+		out.results[i] = result
+		total += len(result.Records)
+		enough = enough || result.Err != nil || result.Diverging != nil
 	}
 	enough = enough || total >= request.MinBytes
 	if enough {
@@ -61,15 +84,15 @@ func (p *Plane) collect(request *kafka.FetchRequest, results []kafka.FetchResult
 }
 
 // read answers one partition. AtLeastOne lets the first batch exceed maxBytes.
-func (p *Plane) read(part *kafka.FetchPartition, maxBytes int, atLeastOne bool) kafka.FetchResult {
+func (p *Plane) read(part *kafka.FetchPartition, maxBytes int, atLeastOne bool) (kafka.FetchResult, buffer) {
 	l := p.local(part.ID)
 	if l == nil {
-		return kafka.FetchResult{Err: errNotLeading(part.ID), HighWatermark: -1, LogStart: -1}
+		return kafka.FetchResult{Err: errNotLeading(part.ID), HighWatermark: -1, LogStart: -1}, buffer{}
 	}
 	l.mu.Lock()
 	if err := l.serving(part.LeaderEpoch); err != nil {
 		l.mu.Unlock()
-		return kafka.FetchResult{Err: err, HighWatermark: -1, LogStart: -1}
+		return kafka.FetchResult{Err: err, HighWatermark: -1, LogStart: -1}, buffer{}
 	}
 	log := l.log
 	result := kafka.FetchResult{HighWatermark: l.replica.HighWatermark(), LogStart: log.LogStart()}
@@ -78,30 +101,30 @@ func (p *Plane) read(part *kafka.FetchPartition, maxBytes int, atLeastOne bool) 
 		if epoch, at := log.EndOffsetFor(part.LastFetchedEpoch); epoch < part.LastFetchedEpoch || at < part.Offset {
 			l.mu.Unlock()
 			result.Diverging = &kafka.Divergence{Epoch: epoch, End: at}
-			return result
+			return result, buffer{}
 		}
 	}
 	l.mu.Unlock()
 	switch {
 	case part.Offset < result.LogStart || part.Offset > end:
 		result.Err = outOfRange(part.ID, part.Offset, result.LogStart, end)
-		return result
+		return result, buffer{}
 	case part.Offset >= result.HighWatermark || maxBytes <= 0 && !atLeastOne:
-		return result
+		return result, buffer{}
 	}
 	// What is below the high watermark does not change, so it is read without
 	// the lock; retention may overtake it, and then says so.
-	records, err := log.Read(part.Offset, max(maxBytes, 0), result.HighWatermark, atLeastOne)
+	records, lent, err := readLog(log, part.Offset, max(maxBytes, 0), result.HighWatermark, atLeastOne)
 	if err != nil {
 		if refusal.As(err) == nil {
 			l.fault("read", err)
 			err = errNotLeading(part.ID)
 		}
 		result.Err = err
-		return result
+		return result, buffer{}
 	}
 	result.Records = records
-	return result
+	return result, lent
 }
 
 func outOfRange(id model.Partition, offset, start, end model.Offset) error {

@@ -10,6 +10,7 @@ import (
 	"github.com/ister-mq/ister/broker/internal/peer"
 	"github.com/ister-mq/ister/broker/internal/refusal"
 	"github.com/ister-mq/ister/broker/internal/replica"
+	"github.com/ister-mq/ister/broker/internal/segment"
 )
 
 // session is the leader's side of one follower node. It remembers where the
@@ -21,6 +22,7 @@ type session struct {
 	parts map[model.Partition]*follow // only the session's goroutine
 	work  []*follow                   // reused by it
 	calm  []*follow                   // news that can wait: a moved high watermark
+	lent  []buffer                    // what the batches of the present answer are in
 
 	wake  chan struct{}
 	mu    sync.Mutex // guards dirty, and queued of each follow
@@ -108,11 +110,20 @@ func (s *session) Fetch(ctx context.Context, request *peer.FetchRequest, respons
 	}
 }
 
-// Sent implements peer.FetchSession. Batches are the garbage collector's.
-func (s *session) Sent(*peer.FetchResponse) {}
+// Sent implements peer.FetchSession.
+func (s *session) Sent(*peer.FetchResponse) { s.takeBack() }
+
+// takeBack gives the buffers of the last answer to the pool.
+func (s *session) takeBack() {
+	for i := range s.lent {
+		s.lent[i].put()
+	}
+	s.lent = s.lent[:0]
+}
 
 // Close implements peer.FetchSession.
 func (s *session) Close() {
+	s.takeBack()
 	for id := range s.parts {
 		s.unfollow(id)
 	}
@@ -191,14 +202,18 @@ func (s *session) collectOne(f *follow, left *budget, response *peer.FetchRespon
 	}
 	data, err := l.replica.LeaderFetch(replica.FetchFrom{
 		Node: s.from.Node, NodeEpoch: s.from.Epoch, LeaderEpoch: f.position.LeaderEpoch,
-		Offset: f.position.Offset, LastFetchedEpoch: f.position.LastFetchedEpoch, MaxBytes: want,
+		Offset: f.position.Offset, LastFetchedEpoch: f.position.LastFetchedEpoch,
 	}, time.Now())
 	if data.HighWatermarkChanged {
 		finished = l.advanced(finished)
 	}
+	log, end := l.log, l.replica.LogEnd()
 	l.mu.Unlock()
 	s.plane.finish(finished)
 
+	if err == nil && want > 0 && !data.Diverging && data.LogStart <= f.position.Offset && f.position.Offset < end {
+		data.Batches, err = s.read(f, log, want, end)
+	}
 	if err != nil {
 		if refusal.As(err) == nil {
 			l.fault("read", err)
@@ -211,6 +226,25 @@ func (s *session) collectOne(f *follow, left *budget, response *peer.FetchRespon
 	}
 	s.plane.spend(left, len(data.Batches), inSync)
 	f.note(data, response)
+}
+
+// read reads batches for a follower without the replica's lock. What was read
+// counts only if the epoch is still led here: otherwise the log may have been cut
+// and written anew under the read, by another leader.
+func (s *session) read(f *follow, log *segment.Log, want int, end model.Offset) ([]byte, error) {
+	batches, lent, err := readLog(log, f.position.Offset, want, end, true)
+	f.local.mu.Lock()
+	stale := f.local.serving(f.position.LeaderEpoch)
+	f.local.mu.Unlock()
+	if stale != nil {
+		lent.put()
+		return nil, stale
+	}
+	if err != nil {
+		return nil, err
+	}
+	s.lent = append(s.lent, lent)
+	return batches, nil
 }
 
 // note puts the answer of one partition into the response, or aside when it is

@@ -16,6 +16,7 @@ import (
 	"github.com/ister-mq/ister/broker/internal/dataplane"
 	"github.com/ister-mq/ister/broker/internal/kafka"
 	"github.com/ister-mq/ister/broker/internal/metadata"
+	"github.com/ister-mq/ister/broker/internal/model"
 	"github.com/ister-mq/ister/broker/internal/peer"
 	"github.com/ister-mq/ister/broker/internal/telemetry"
 	"github.com/ister-mq/ister/broker/internal/vfs"
@@ -281,10 +282,10 @@ func (n *Node) Kill() {
 }
 
 // handOver has the controller fence this node, so that others lead what it led,
-// and waits for that. A cluster of one has nobody to hand over to.
+// and waits for that, if there is anybody to hand over to.
 func (n *Node) handOver() {
 	self, epoch := n.control.Self()
-	if self == 0 || epoch == 0 || n.failed() || len(n.control.Image().Nodes) < 2 {
+	if self == 0 || epoch == 0 || n.failed() || !othersLive(n.control.Image(), self) {
 		return
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), handOverTimeout)
@@ -303,6 +304,16 @@ func (n *Node) handOver() {
 		case <-tick.C:
 		}
 	}
+}
+
+// othersLive reports whether another node could lead.
+func othersLive(im *metadata.Image, self model.NodeID) bool {
+	for id, other := range im.Nodes {
+		if id != self && !other.Fenced {
+			return true
+		}
+	}
+	return false
 }
 
 func (n *Node) stopHTTP() {

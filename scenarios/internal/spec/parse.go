@@ -75,6 +75,7 @@ func (r *reader) document(source []byte) *yaml.Node {
 		line := 1
 		if m := yamlLine.FindStringSubmatch(message); m != nil {
 			line, _ = strconv.Atoi(m[1])
+			message = strings.TrimPrefix(message, m[0]+": ")
 		}
 		r.problems = append(r.problems, Problem{File: r.file, Line: line, Column: 1, Message: message})
 		return nil

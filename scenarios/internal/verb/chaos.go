@@ -125,7 +125,7 @@ func killRound(ctx context.Context, env *Env, in killInputs, round int64, role s
 	env.Recorder.EndDisturbance(handle)
 	w := verdict.Observe(env.Recorder.Snapshot(), in.Load, start, env.Recorder.Now(), 0)
 	heal := since(healing)
-	line := fmt.Sprintf("round %d: killed %s (%s), unavailable %.0f ms, in sync %.0f ms after the restart", round, victim, described, w.ProduceGapMS, heal)
+	line := fmt.Sprintf("round %d: %s (%s): unavailable %.0f ms, in sync %.0f ms after restart", round, victim, described, w.ProduceGapMS, heal)
 	env.Say(line)
 	out.Log = append(out.Log, line)
 	if round == 1 || int64(w.InFlight) < out.InFlight {

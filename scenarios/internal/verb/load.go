@@ -203,8 +203,7 @@ func loadVerify(ctx context.Context, env *Env, in loadInputs) (verifyOutputs, er
 	if len(v.Findings) > 0 {
 		out.FirstViolation = fmt.Sprintf("%s: %s", v.Findings[0].Check, v.Findings[0].Message)
 	}
-	first := verdict.FirstDisturbance(h.Of(in.Load))
-	baseline := verdict.Observe(h, in.Load, 0, first, 0)
+	baseline := verdict.Baseline(h, in.Load)
 	out.BaselineRecords, out.BaselineP99MS = int64(baseline.Acked), tenth(baseline.P99MS)
 	whole := verdict.Observe(h, in.Load, 0, 0, 0)
 	out.GapMS, out.P50MS, out.P99MS, out.P999MS = tenth(whole.ProduceGapMS), tenth(whole.P50MS), tenth(whole.P99MS), tenth(whole.P999MS)

@@ -143,12 +143,18 @@ func quantile(sorted []float64, q float64) float64 {
 	return sorted[min(i, len(sorted)-1)]
 }
 
-// FirstDisturbance is when the first disturbance began, or the end of the
-// history when there was none: what came before is the baseline.
-func FirstDisturbance(h *history.History) int64 {
-	first := lastInstant(h)
-	for _, d := range h.Disturbances {
-		first = min(first, d.Start)
+// Baseline is the window from a load's first send to the first disturbance after
+// it, or to the end of the history when there was none.
+func Baseline(h *history.History, load string) Window {
+	own := h.Of(load)
+	first, end := lastInstant(own), lastInstant(own)
+	for i := range own.Sends {
+		first = min(first, own.Sends[i].Call)
 	}
-	return first
+	for _, d := range own.Disturbances {
+		if d.Start > first {
+			end = min(end, d.Start)
+		}
+	}
+	return Observe(h, load, first, end, 0)
 }

@@ -91,7 +91,7 @@ func TestObserveMeasuresAWindow(t *testing.T) {
 	if w.ProduceGapMS != 5 || w.P50MS != 5 {
 		t.Fatalf("gap %v ms, p50 %v ms, want 5 and 5", w.ProduceGapMS, w.P50MS)
 	}
-	if first := FirstDisturbance(h); first != int64(52*millisecond) {
-		t.Fatalf("first disturbance at %d", first)
+	if b := Baseline(h, legalLoad); b.StartNS != 0 || b.EndNS != int64(52*millisecond) || b.Acked != 5 {
+		t.Fatalf("baseline %+v", b)
 	}
 }

@@ -21,7 +21,7 @@ const (
 	// callTimeout ends a call whose context has no deadline.
 	callTimeout = 30 * time.Second
 	// idlePerAddress bounds the idle connections kept for one target.
-	idlePerAddress = 4
+	idlePerAddress = 64
 	// idleTimeout is how long the acceptor keeps a connection without a call.
 	idleTimeout = 5 * time.Minute
 )

@@ -265,7 +265,7 @@ func printRemoved(w io.Writer, r *adminv1.RemoveNodeResponse) {
 	case r.GetDryRun():
 		fmt.Fprintf(w, "Dry run: node %d is not safe to remove; nothing was changed.\n", r.GetNodeId())
 	default:
-		fmt.Fprintf(w, "Node %d is removed. It stops to serve, and its id is never used again.\n", r.GetNodeId())
+		fmt.Fprintf(w, "Node %d is removed. It stops serving, and its id is never used again.\n", r.GetNodeId())
 	}
 	printFindings(w, r.GetBlockers())
 	fmt.Fprintf(w, "Voters: %s\n", list(r.GetVoters()))

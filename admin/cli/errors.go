@@ -140,7 +140,11 @@ func printError(w io.Writer, err error, format string) int {
 		}
 	}
 	if r.Advice != "" {
-		fmt.Fprintf(w, "What to do: %s.\n", strings.TrimSuffix(r.Advice, "."))
+		end := "."
+		if strings.HasSuffix(r.Advice, ".") || strings.HasSuffix(r.Advice, "?") {
+			end = ""
+		}
+		fmt.Fprintf(w, "What to do: %s%s\n", r.Advice, end)
 	}
 	var usage *usageError
 	if errors.As(err, &usage) && usage.command != "" {

@@ -58,7 +58,7 @@ func errorFormat(command *cobra.Command, args []string) string {
 
 // flagError names the nearest flag for an unknown one.
 func flagError(command *cobra.Command, err error) error {
-	out := &usageError{message: err.Error(), command: command.CommandPath()}
+	out := &usageError{message: plainFlagError(err.Error()), command: command.CommandPath()}
 	got, ok := strings.CutPrefix(err.Error(), "unknown flag: ")
 	if !ok {
 		return out
@@ -77,6 +77,24 @@ func flagError(command *cobra.Command, err error) error {
 		out.advice = "expected one of " + strings.Join(names, ", ")
 	}
 	return out
+}
+
+// plainFlagError says what was expected where a library only says what failed.
+func plainFlagError(message string) string {
+	what, cause, ok := strings.Cut(message, " flag: ")
+	switch {
+	case !ok:
+		return message
+	case strings.HasPrefix(cause, "strconv.ParseInt:"):
+		return what + " flag: expected a whole number up to 2147483647"
+	case strings.HasPrefix(cause, "strconv.ParseUint:"):
+		return what + " flag: expected a whole number of 0 or more"
+	case strings.HasPrefix(cause, "strconv.ParseBool:"):
+		return what + " flag: expected true or false"
+	case strings.HasPrefix(cause, "time:"):
+		return what + " flag: expected a time such as 30s, 5m or 1h"
+	}
+	return message
 }
 
 // group is the behaviour of a command that only holds others: help without

@@ -32,7 +32,9 @@ func (s started) print(w io.Writer) {
 	if before, after := s.plan.GetBefore().GetCoefficientOfVariation(), s.plan.GetAfter().GetCoefficientOfVariation(); before != nil && after != nil && !s.attached && len(s.plan.GetMoves()) > 0 {
 		fmt.Fprintf(w, "Leaders per broker, coefficient of variation: %.4f now, %.4f after.\n", before.GetValue(), after.GetValue())
 	}
-	printFindings(w, s.plan.GetFindings())
+	if !s.attached {
+		printFindings(w, s.plan.GetFindings())
+	}
 	switch {
 	case s.dryRun && len(s.plan.GetMoves()) == 0:
 		fmt.Fprintf(w, "Dry run of %s: there is nothing to do.\n", s.what)

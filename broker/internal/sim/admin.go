@@ -98,9 +98,9 @@ func (a *admin) act() {
 	if a.s.healed {
 		return
 	}
-	a.s.after(a.s.between(200*time.Millisecond, 1200*time.Millisecond), a.act)
+	a.s.after(a.s.between(a.s.pace/3, a.s.pace*5/3), a.act)
 	im := a.image()
-	switch a.s.random.IntN(12) {
+	switch a.s.random.IntN(13) {
 	case 0:
 		a.createTopic()
 	case 1:
@@ -119,10 +119,10 @@ func (a *admin) act() {
 		}
 	case 8:
 		a.tend(im)
-	case 9:
+	case 9, 10:
 		a.electAny(im)
-	case 10:
-		if a.s.oneIn(6) && len(im.Topics) > 1 {
+	case 12:
+		if a.s.oneIn(12) && len(im.Topics) > 1 {
 			topics := im.SortedTopics()
 			a.propose(&metadata.DeleteTopic{Name: topics[a.s.random.IntN(len(topics))].Name})
 		} else {

@@ -442,8 +442,8 @@ func (c *checker) acked(l *local, w *waiter) {
 		}
 	}
 	p := l.node.image.Partition(g.id)
-	if p == nil || !l.sync {
-		return
+	if p == nil || !l.sync || c.s.quorum.image().Partition(g.id) == nil {
+		return // deleted, and perhaps given up elsewhere
 	}
 	holders := 0
 	for _, n := range c.s.nodes {

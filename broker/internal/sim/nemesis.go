@@ -9,7 +9,6 @@ import (
 // beginNemesis schedules faults until the cluster is healed. How wild a run is
 // depends on the seed.
 func (s *Sim) beginNemesis() {
-	rate := s.between(150*time.Millisecond, 1200*time.Millisecond)
 	// Some runs keep a majority up, so that things happen; some do not care.
 	downMax := 1
 	if s.oneIn(4) {
@@ -20,7 +19,7 @@ func (s *Sim) beginNemesis() {
 		if s.healed {
 			return
 		}
-		s.after(s.between(rate/2, rate*2), strike)
+		s.after(s.between(s.strikes/2, s.strikes*2), strike)
 		s.strike(downMax)
 	}
 	s.after(s.between(500*time.Millisecond, 1500*time.Millisecond), strike)

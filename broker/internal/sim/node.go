@@ -22,8 +22,9 @@ type node struct {
 	incarnation model.Incarnation
 	voter       bool
 	disk        *vfs.Memory
-	slow        int  // disk syncs take this many times longer
-	clean       bool // the last stop was orderly
+	slow        int                              // disk syncs take this many times longer
+	clean       bool                             // the last stop was orderly
+	marks       map[model.Partition]model.Offset // checkpointed high watermarks
 
 	life     int // grows at each start and stop; odd while up
 	pausedTo time.Time
@@ -39,6 +40,7 @@ type node struct {
 	control    *control // while this node believes to be the controller
 	retired    map[model.Partition]bool
 	hearing    bool // a delivery of metadata is scheduled
+	asking     bool // a registration is under way
 }
 
 // local is one replica on a node.
@@ -63,7 +65,7 @@ func newNode(s *Sim, id model.NodeID) *node {
 	}
 	return &node{
 		s: s, id: id, incarnation: model.Incarnation(fmt.Sprintf("incarnation-%d", id)), voter: true,
-		disk: disk, slow: 1, clean: true, image: metadata.Empty(),
+		disk: disk, marks: map[model.Partition]model.Offset{}, slow: 1, clean: true, image: metadata.Empty(),
 		replicas: map[model.Partition]*local{}, retired: map[model.Partition]bool{},
 	}
 }
@@ -112,7 +114,7 @@ func (n *node) boot() {
 	n.epoch, n.serving, n.control = 0, false, nil
 	n.leaseUntil = time.Time{}
 	n.replicas = map[model.Partition]*local{}
-	n.hearing = false
+	n.hearing, n.asking = false, false
 	if n.applied > 0 && n.s.oneIn(2) {
 		n.applied = n.s.random.IntN(n.applied + 1) // snapshot and log replay
 	}
@@ -157,7 +159,12 @@ func (n *node) register() {
 	cmd := &metadata.RegisterNode{
 		ID: n.id, Cluster: "sim", Incarnation: n.incarnation, Endpoints: n.endpoints(), Clean: n.clean,
 	}
+	if n.asking {
+		return
+	}
+	n.asking = true
 	n.ask(cmd, func(result any, err error) {
+		n.asking = false
 		switch r := result.(type) {
 		case *metadata.NodeResult:
 			n.epoch, n.clean = r.Epoch, false
@@ -209,7 +216,7 @@ func (n *node) hear() {
 	}
 	n.hearing = true
 	lag := n.s.between(500*time.Microsecond, 4*time.Millisecond)
-	if n.s.oneIn(40) && !n.s.healed {
+	if n.s.oneIn(n.s.lateMetadata) && !n.s.healed {
 		lag = n.s.between(100*time.Millisecond, 1500*time.Millisecond)
 	}
 	n.after(lag, func() {
@@ -245,7 +252,7 @@ func (n *node) advance(to int) {
 		n.begin()
 		return
 	}
-	if me := n.image.Nodes[n.id]; me.Epoch > n.epoch {
+	if me := n.image.Nodes[n.id]; me.Epoch > n.epoch && !n.asking {
 		// An earlier request to register, thought lost, was decided after the one
 		// that was answered. This life has to register again.
 		n.s.tracef("node %d at epoch %d sees itself at %d", n.id, n.epoch, me.Epoch)
@@ -271,15 +278,18 @@ func (n *node) advance(to int) {
 // metadata says nothing about this life.
 func (n *node) begin() {
 	me := n.image.Nodes[n.id]
-	if n.serving || n.epoch == 0 || me == nil || me.Epoch < n.epoch {
+	if n.epoch == 0 || me == nil || me.Epoch < n.epoch {
 		return
 	}
-	n.serving = true
-	n.s.tracef("node %d serves", n.id)
 	if me.Epoch > n.epoch {
 		n.epoch = 0
 		n.register()
 	}
+	if n.serving {
+		return
+	}
+	n.serving = true
+	n.s.tracef("node %d serves", n.id)
 	eligible := replica.EligibleEpochs(n.image)
 	for _, p := range n.image.SortedPartitions() {
 		n.place(p.ID, eligible)
@@ -329,7 +339,9 @@ func (n *node) open(id model.Partition) *local {
 		return nil
 	}
 	l := &local{node: n, log: log, sync: topic.FlushSync(), minISR: topic.MinISR()}
-	l.replica = replica.New(replica.Config{Self: n.id, FlushSync: l.sync, MinISR: l.minISR, LagMax: 500 * time.Millisecond}, id, log)
+	l.replica = replica.New(replica.Config{
+		Self: n.id, FlushSync: l.sync, MinISR: l.minISR, LagMax: n.s.lagMax, HighWatermark: n.marks[id],
+	}, id, log)
 	n.replicas[id] = l
 	n.s.tracef("node %d opens %s: %d..%d durable %d, dropped %d bytes", n.id, short(id), log.LogStart(), log.LogEnd(), log.Durable(), recovery.TruncatedBytes)
 	n.s.check.opened(l)
@@ -361,6 +373,7 @@ func (n *node) erase(id model.Partition) {
 	if _, err := segment.Purge(n.disk, dataDir); err != nil {
 		n.s.fail("durable-survives", "node %d purges: %v", n.id, err)
 	}
+	delete(n.marks, id)
 	n.s.check.erased(n.id, id)
 }
 
@@ -389,6 +402,9 @@ func (n *node) maintain() {
 	}
 	for _, l := range n.sorted() {
 		l.maintain()
+		if n.s.oneIn(30) {
+			n.marks[l.id()] = l.replica.HighWatermark()
+		}
 	}
 }
 

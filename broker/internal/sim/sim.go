@@ -69,7 +69,13 @@ type Sim struct {
 	check     *checker
 	admin     *admin
 	healed    bool // the second phase: no new faults
-	retention bool // leaders delete the start of their logs
+	// How this seed is: followers leave the ISR after lagMax, metadata is very
+	// late once in lateMetadata deliveries, leaders delete the start of their logs.
+	// The operator and the nemesis act once in about pace and strikes.
+	lagMax        time.Duration
+	lateMetadata  int
+	retention     bool
+	pace, strikes time.Duration
 
 	tail      []string
 	tailAt    int
@@ -112,7 +118,11 @@ func newSim(seed uint64, cfg Config) *Sim {
 	s.links = newLinks(s)
 	s.check = newChecker(s)
 	s.admin = &admin{s: s}
+	s.lagMax = []time.Duration{40 * time.Millisecond, 150 * time.Millisecond, 500 * time.Millisecond}[random.IntN(3)]
+	s.lateMetadata = []int{8, 40, 100}[random.IntN(3)]
 	s.retention = s.oneIn(3)
+	s.pace = []time.Duration{80 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond}[random.IntN(3)]
+	s.strikes = s.between(60*time.Millisecond, 1200*time.Millisecond)
 	return s
 }
 

@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"os"
 	"os/signal"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ister-mq/ister/admin/cli"
+	"github.com/ister-mq/ister/broker"
 	"github.com/ister-mq/ister/scenarios"
 )
 
@@ -19,15 +21,38 @@ func main() {
 	os.Exit(run(context.Background(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// run gives the exit status. The scenario runner and the other commands have exit
-// statuses of their own, so each runs its own tree.
+// run gives the exit status. The scenario runner has a tree, errors and exit
+// statuses of its own.
 func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
+	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
+	defer stop()
 	if len(args) > 0 && args[0] == "scenario" {
-		ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
-		defer stop()
 		return scenarios.Main(ctx, args[1:], stdout, stderr)
 	}
-	return cli.Execute(ctx, newCommand(), args, stdout, stderr)
+	root := newCommand()
+	root.SetArgs(args)
+	root.SetOut(stdout)
+	root.SetErr(stderr)
+	command, err := root.ExecuteContextC(ctx)
+	switch {
+	case err == nil:
+		return 0
+	case within(command, "admin"):
+		return cli.PrintError(stderr, command, args, err)
+	}
+	// A broker ends with its own exit status; what is left is wrong usage.
+	fmt.Fprintf(stderr, "Error: %v\nWhat to do: see %s --help\n", err, command.CommandPath())
+	return broker.ExitUsage
+}
+
+// within reports whether command is the named child of the root, or below it.
+func within(command *cobra.Command, name string) bool {
+	for ; command != nil; command = command.Parent() {
+		if command.Name() == name && command.HasParent() && !command.Parent().HasParent() {
+			return true
+		}
+	}
+	return false
 }
 
 func newCommand() *cobra.Command {

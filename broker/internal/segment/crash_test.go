@@ -239,7 +239,7 @@ func newHistory(t *testing.T, seed uint64, fsys vfs.FS) *history {
 // TestAgainstReference compares the log with a list of batches over random changes
 // and reopenings, clean and not.
 func TestAgainstReference(t *testing.T) {
-	for seed := range seeds(60) {
+	for seed := range seeds(25) {
 		m := newMemory(t)
 		h := newHistory(t, uint64(seed), m)
 		for range 120 {
@@ -263,7 +263,7 @@ func TestAgainstReference(t *testing.T) {
 // again after recovery. What was durable must be there, offsets must be contiguous,
 // nothing must be quarantined, and the log must go on.
 func TestEveryCrashRecovers(t *testing.T) {
-	for seed := range seeds(150) {
+	for seed := range seeds(60) {
 		m := newMemory(t)
 		h := newHistory(t, uint64(seed), m)
 		for generation := range 4 {

@@ -159,7 +159,7 @@ func TestFlusherMakesDurableAndCallsInOrder(t *testing.T) {
 func TestEveryCrashReplaysJournal(t *testing.T) {
 	const logs = 9
 	replayed := int64(0)
-	for seed := range seeds(40) {
+	for seed := range seeds(12) {
 		random := rand.New(rand.NewPCG(uint64(seed), 7))
 		m := newMemory(t)
 		fl := newFleet(t, m, logs)

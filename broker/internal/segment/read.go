@@ -182,7 +182,7 @@ func readRange(f io.ReaderAt, buf []byte, at, n int64) ([]byte, error) {
 // them. need > 0 asks for that many bytes from skipped on, because the wanted batch
 // is not whole in b.
 func take(b []byte, from, upTo model.Offset, maxBytes int, atLeastOne bool) (batches []byte, skipped, need int, err error) {
-	taken := 0
+	taken, next := 0, from
 	for {
 		h, size, err := record.Parse(b[skipped+taken:])
 		if errors.Is(err, record.ErrShort) {
@@ -205,13 +205,17 @@ func take(b []byte, from, upTo model.Offset, maxBytes int, atLeastOne bool) (bat
 			skipped += size
 			continue
 		}
+		// Offsets lie outside the checksum.
+		if taken == 0 && h.BaseOffset > from || taken > 0 && h.BaseOffset != next {
+			return nil, skipped + taken, 0, fmt.Errorf("a batch of offset %d stands where offset %d is next", h.BaseOffset, next)
+		}
 		if h.LastOffset() >= upTo || taken+size > maxBytes && (taken > 0 || !atLeastOne) {
 			return b[skipped : skipped+taken], skipped, 0, nil
 		}
 		if _, err := record.Check(b[skipped+taken:]); err != nil {
 			return nil, skipped + taken, 0, err
 		}
-		taken += size
+		taken, next = taken+size, h.NextOffset()
 	}
 }
 
@@ -238,6 +242,7 @@ func (l *Log) each(from, to model.Offset, do func(h record.Header, batch []byte)
 }
 
 func eachIn(f io.ReaderAt, p place, from, to model.Offset, do func(record.Header, []byte) bool) (more bool, err error) {
+	next := model.Offset(-1)
 	for sc := newScanner(f, p.at, p.limit); ; {
 		at := sc.at
 		h, batch, err := sc.next(true)
@@ -250,7 +255,11 @@ func eachIn(f io.ReaderAt, p place, from, to model.Offset, do func(record.Header
 		if err != nil {
 			return false, fmt.Errorf("read %s: %w", segmentName(p.segment.base), err)
 		}
-		if h.LastOffset() < from {
+		if next >= 0 && h.BaseOffset != next {
+			return false, &CorruptError{segmentName(p.segment.base), at, from,
+				fmt.Errorf("a batch of offset %d stands where offset %d is next", h.BaseOffset, next)}
+		}
+		if next = h.NextOffset(); h.LastOffset() < from {
 			continue
 		}
 		if h.BaseOffset >= to || !do(h, batch) {

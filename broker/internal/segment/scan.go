@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/ister-mq/ister/broker/internal/record"
+	"github.com/ister-mq/ister/broker/internal/refusal"
 )
 
 const scanBytes = 256 << 10
@@ -49,7 +50,12 @@ func (s *scanner) window(n int64) ([]byte, error) {
 // badBatch is what a scan meets where no whole, sound batch stands.
 type badBatch struct{ err error }
 
-func (b *badBatch) Error() string { return b.err.Error() }
+func (b *badBatch) Error() string {
+	if r := refusal.As(b.err); r != nil {
+		return r.Message // the advice is for clients
+	}
+	return b.err.Error()
+}
 func (b *badBatch) Unwrap() error { return b.err }
 
 // next returns the next batch, its checksum verified when check is set, and moves

@@ -41,7 +41,7 @@ func (l *Log) syncLocked() error {
 		return err
 	}
 	end := l.end
-	dirty := l.dirtyLocked()
+	dirty := l.dirtyLocked(len(l.segments))
 	l.mu.Unlock()
 	for i := range dirty {
 		if err := l.syncSegment(&dirty[i]); err != nil {
@@ -56,15 +56,15 @@ func (l *Log) syncLocked() error {
 	return nil
 }
 
-// dirtyLocked lists the segments with something to sync, each with a reference to
-// its handle; l.mu is held.
-func (l *Log) dirtyLocked() []dirtySegment {
-	first := len(l.segments)
+// dirtyLocked lists those of the first n segments that have something to sync, each
+// with a reference to its handle; l.mu is held. The dirty ones are always the last.
+func (l *Log) dirtyLocked(n int) []dirtySegment {
+	first := n
 	for first > 0 && (l.segments[first-1].synced < l.segments[first-1].size || !l.segments[first-1].named) {
 		first--
 	}
 	var out []dirtySegment
-	for i := first; i < len(l.segments); i++ {
+	for i := first; i < n; i++ {
 		s := l.segments[i]
 		s.handle.refs++ // dirty segments are never evicted
 		d := dirtySegment{segment: s, size: s.size, next: s.next, sealed: s != l.active(), named: s.named}

@@ -166,6 +166,9 @@ func (l *Log) truncate(off model.Offset) error {
 			return err
 		}
 	}
+	if err := l.syncBefore(i); err != nil {
+		return err
+	}
 	for k := len(l.segments) - 1; k > i; k-- {
 		if err := l.removeSegment(l.segments[k].base); err != nil {
 			return err
@@ -199,6 +202,20 @@ func (l *Log) truncate(off model.Offset) error {
 	}
 	l.publishCut(i, cut)
 	return l.rollBackProducers(snapshots)
+}
+
+// syncBefore syncs the segments before segment i. That one is about to be synced
+// shortened, and no segment may be durable before an earlier one is.
+func (l *Log) syncBefore(i int) error {
+	l.mu.Lock()
+	dirty := l.dirtyLocked(i)
+	l.mu.Unlock()
+	for k := range dirty {
+		if err := l.syncSegment(&dirty[k]); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // cutPoint summarizes what stays of a segment when the batch that holds off goes.
@@ -243,7 +260,7 @@ func (l *Log) publishCut(i int, cut segment) {
 	s.synced, s.syncedNext, s.indexed = s.size, s.next, 0
 	s.secured, s.securedNext = s.size, s.next
 	l.end = s.next
-	l.start, l.durable = min(l.start, l.end), min(l.durable, l.end)
+	l.start, l.durable = min(l.start, l.end), l.end // everything left was synced
 	l.epochs = l.epochs.truncateTo(l.end)
 	l.forgetPositions()
 	l.mu.Unlock()

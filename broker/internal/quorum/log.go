@@ -29,6 +29,13 @@ type raftLog struct {
 	last map[string]time.Time
 }
 
+// routine are lines that raft calls errors whenever a connection ends.
+var routine = map[string]bool{
+	"failed to decode incoming command": true,
+	"failed to flush response":          true,
+	"failed to accept connection":       true,
+}
+
 // newRaftLog makes an hclog logger that ends in log.
 func newRaftLog(log *slog.Logger) hclog.Logger {
 	l := hclog.NewInterceptLogger(&hclog.LoggerOptions{Name: raftLogMessage, Output: io.Discard, Level: hclog.Off})
@@ -42,7 +49,7 @@ func (r *raftLog) Accept(_ string, level hclog.Level, msg string, args ...any) {
 		return
 	}
 	to := slog.LevelDebug
-	if level >= hclog.Error {
+	if level >= hclog.Error && !routine[msg] {
 		to = slog.LevelWarn
 		if r.repeated(msg + peerOf(args)) {
 			return

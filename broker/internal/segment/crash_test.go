@@ -368,3 +368,54 @@ func crashInside(t *testing.T, call func(l *Log) error) {
 		}
 	}
 }
+
+// TestEveryFaultKeepsWhatWasDurable fails one call on the disk, each in turn, while a
+// log is appended to and synced. Afterwards the log is usable or poisoned, and opened
+// anew it has all that was durable and nothing that was refused.
+func TestEveryFaultKeepsWhatWasDurable(t *testing.T) {
+	faults := 0
+	for n := 1; n == faults+1; n++ {
+		m := newMemory(t)
+		faulty := vfs.NewFaulty(m)
+		l := mustOpen(t, testConfig(faulty))
+		count := 0
+		faulty.Fail(func(op vfs.Op, _ string) error {
+			if op == vfs.OpRead || op == vfs.OpList || op == vfs.OpStat || op == vfs.OpOpen {
+				return nil
+			}
+			if count++; count == n {
+				faults = n
+				return fmt.Errorf("fault %d: %s", n, op)
+			}
+			return nil
+		})
+		var ref reference
+		for i := range 60 {
+			b := produced(1, 0, int32(2*i), 2)
+			if _, _, err := l.AppendLeader(b, 0); err == nil {
+				ref.append(b)
+			}
+			if i%6 == 5 && l.Sync() == nil {
+				ref.durable = ref.end
+			}
+		}
+		if l.LogEnd() != ref.end || l.Durable() < ref.durable || l.Failed() == nil && l.Durable() != ref.end {
+			t.Fatalf("fault %d: end %d of %d, durable %d of %d, failed %v", n, l.LogEnd(), ref.end, l.Durable(), ref.durable, l.Failed())
+		}
+		faulty.Fail(nil)
+		_ = l.Close(false)
+		for seed := range uint64(3) {
+			cfg := testConfig(m.CrashClone(seed))
+			again, report, err := Open(cfg)
+			if err != nil {
+				t.Fatalf("fault %d, seed %d: %v, %+v", n, seed, err, report)
+			}
+			if got := readAll(t, again); again.LogEnd() < ref.durable || !bytes.HasPrefix(ref.bytes(), got) {
+				t.Fatalf("fault %d, seed %d: %d of %d durable, %d bytes", n, seed, again.LogEnd(), ref.durable, len(got))
+			}
+		}
+	}
+	if faults < 50 {
+		t.Fatalf("only %d calls were failed", faults)
+	}
+}

@@ -222,7 +222,8 @@ func (p *Plane) askSeeds(ctx context.Context, seeds []string) (answers map[strin
 	answers = make(map[string]seedAnswer)
 	for range asked {
 		r := <-replies
-		if r.err != nil {
+		// A fresh node without seeds was started with --join: it forms nothing.
+		if r.err != nil || r.answer.Info.State == StateFresh && len(r.answer.Seeds) == 0 {
 			missing = append(missing, r.seed)
 			continue
 		}
@@ -246,7 +247,7 @@ func (p *Plane) judgeSeeds(seeds []string, answers map[string]seedAnswer) *Error
 				Message: fmt.Sprintf("data directory %s is new, but seed node %s belongs to cluster %s, which does not know it", p.cfg.DataDir, seed, a.Info.Cluster),
 				Advice:  "if this node's disk was lost: remove the old node from the cluster, then start this one with --join; else correct --seed-nodes or --data-dir",
 			}
-		case a.Info.State == StateFresh && len(a.Seeds) > 0 && !slices.Equal(a.Seeds, seeds):
+		case a.Info.State == StateFresh && !slices.Equal(a.Seeds, seeds):
 			return &Error{
 				Code: CodeSeedMismatch, ExitStatus: ExitUsage,
 				Message: fmt.Sprintf("seed node %s has the seeds %s, this node has %s", seed, strings.Join(a.Seeds, ", "), strings.Join(seeds, ", ")),

@@ -313,6 +313,22 @@ func TestFormingWaitsForEverySeed(t *testing.T) {
 	}
 }
 
+func TestSeedStartedWithJoinIsMissing(t *testing.T) {
+	t.Parallel()
+	addresses := reserve(t, 2)
+	a, err := start(t, addresses[0], seeds(addresses...))
+	must(t, a, err)
+	b, err := start(t, addresses[1], joining)
+	must(t, b, err)
+	eventually(t, "the seed has asked", func() bool {
+		_, missing := a.askSeeds(t.Context(), sortedSeeds(addresses))
+		return slices.Equal(missing, []string{b.raft})
+	})
+	if a.Info().State != StateFresh {
+		t.Error("a cluster was formed with a node that waits to join one")
+	}
+}
+
 func TestSettingsThatCannotWorkAreRefused(t *testing.T) {
 	t.Parallel()
 	addresses := reserve(t, 2)

@@ -200,6 +200,12 @@ func (l *Log) truncate(off model.Offset) error {
 	if err := h.file.Sync(); err != nil {
 		return fmt.Errorf("sync %s: %w", segmentName(s.base), err)
 	}
+	if !s.named {
+		// It was never synced before, so its name may not be durable either.
+		if err := l.syncDir(); err != nil {
+			return err
+		}
+	}
 	l.publishCut(i, cut)
 	return l.rollBackProducers(snapshots)
 }
@@ -257,7 +263,7 @@ func (l *Log) publishCut(i int, cut segment) {
 		}
 	}
 	s.next, s.size, s.maxTimestamp, s.entries, s.mark = cut.next, cut.size, cut.maxTimestamp, cut.entries, cut.mark
-	s.synced, s.syncedNext, s.indexed = s.size, s.next, 0
+	s.synced, s.syncedNext, s.named, s.indexed = s.size, s.next, true, 0
 	s.secured, s.securedNext = s.size, s.next
 	l.end = s.next
 	l.start, l.durable = min(l.start, l.end), l.end // everything left was synced

@@ -34,6 +34,7 @@
 //	reconcile.go    from images to open, leading, following and given-up replicas
 //	directory.go    the data directory: open, set aside, give up, purge, close
 //	produce.go      Produce and the queues of waiters
+//	early.go        produces that came before the news that this node leads
 //	read.go         Fetch, ListOffsets, OffsetForLeaderEpoch
 //	fetcher.go      the follower's side of replication
 //	session.go      the leader's side of replication

@@ -23,6 +23,9 @@ func (p *Plane) housekeepingLoop() {
 		case now = <-tick.C:
 		}
 		p.expireWaiters(now)
+		for _, id := range p.early.expired(now) {
+			p.serveEarly(id)
+		}
 		p.flushIntervals(now)
 		if now.Sub(gauges) >= time.Second {
 			gauges = now

@@ -113,6 +113,7 @@ type Plane struct {
 	imageKick chan struct{}
 
 	isr       isrQueue
+	early     early
 	throttle  throttle
 	disk      diskState
 	producers producerIDs
@@ -217,6 +218,9 @@ func (p *Plane) stopWorkers() {
 // the Kafka listener can end. New ones are refused from here on.
 func (p *Plane) FailWaiters() {
 	p.cancel()
+	for _, id := range p.early.expired(time.Now().Add(time.Hour)) {
+		p.serveEarly(id)
+	}
 	for _, l := range p.snapshot() {
 		l.stopServing()
 	}

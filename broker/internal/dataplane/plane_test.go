@@ -85,6 +85,28 @@ func TestWaitersFailWhenTheLeaderStepsDown(t *testing.T) {
 	wantRefusal(t, (<-waiting).Err, refusal.NotLeader)
 }
 
+// At a hand-over a client can be sent to the new leader before the image is there.
+func TestProduceThatComesBeforeTheNewsIsServedInOrder(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	id := c.topic("orders", nil, 1, 2, 3)
+	c.send(id, "v0")
+	build := func(sequence int32) []byte {
+		return record.Build(record.BuildOptions{Producer: &record.Producer{ID: 7, Epoch: 0, Sequence: sequence}}, record.Rec{Timestamp: 1, Value: []byte("v")})
+	}
+	var waiting []chan kafka.ProduceResult
+	for i := range int32(20) {
+		waiting = append(waiting, c.nodes[1].produceLater(id, kafka.AcksAll, time.Hour, build(i)))
+		if i == 10 {
+			c.must(&metadata.ElectLeaders{Elections: []metadata.Election{{Partition: id, Leader: 2}}})
+		}
+	}
+	for i, w := range waiting {
+		if r := <-w; r.Err != nil || r.Base != model.Offset(i+1) {
+			t.Fatalf("produce %d: %+v", i, r)
+		}
+	}
+}
+
 func TestLeaderWithoutLeaseAcknowledgesNothing(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	id := c.topic("orders", nil, 1)

@@ -84,7 +84,7 @@ func (p *Plane) Produce(request *kafka.ProduceRequest, done func()) {
 	call.left.Store(int32(len(request.Partitions)) + 1)
 	lease := p.control.LeaseValid()
 	for i := range request.Partitions {
-		if answered := p.produceOne(call, i, lease); answered {
+		if answered := p.produceOne(call, i, lease, true); answered {
 			p.countProduce(call, request.Results[i].Err)
 			call.answered()
 		}
@@ -93,12 +93,22 @@ func (p *Plane) Produce(request *kafka.ProduceRequest, done func()) {
 }
 
 // produceOne appends one batch. It reports whether the partition is answered;
-// otherwise a waiter will do it.
-func (p *Plane) produceOne(call *produceCall, index int, lease bool) bool {
+// otherwise a waiter will do it, or the early queue, which patient allows.
+func (p *Plane) produceOne(call *produceCall, index int, lease, patient bool) bool {
 	request := call.request
 	part, result := &request.Partitions[index], &request.Results[index]
+	if patient && p.early.follow(part.ID, earlyProduce{call, index, call.started.Add(earlyWait)}) {
+		return false
+	}
 	l := p.local(part.ID)
-	if l == nil || p.ctx.Err() != nil {
+	if l == nil || !l.leads.Load() || p.ctx.Err() != nil {
+		if patient && p.mayLeadSoon(part.ID) {
+			p.early.begin(part.ID, earlyProduce{call, index, call.started.Add(earlyWait)})
+			if l = p.local(part.ID); l != nil && l.leads.Load() || p.ctx.Err() != nil {
+				p.serveEarly(part.ID) // it began to lead, or the node to stop, in between
+			}
+			return false
+		}
 		result.Err = errNotLeading(part.ID)
 		return true
 	}
@@ -111,7 +121,11 @@ func (p *Plane) produceOne(call *produceCall, index int, lease bool) bool {
 	finished := buffer[:0]
 
 	l.mu.Lock()
-	if err := l.serving(model.NoEpoch); err != nil {
+	err := l.serving(model.NoEpoch)
+	if err == nil && p.ctx.Err() != nil {
+		err = errNotLeading(part.ID) // under the lock: FailWaiters takes it after the context has ended
+	}
+	if err != nil {
 		l.mu.Unlock()
 		result.Err = err
 		return true

@@ -198,6 +198,7 @@ func (p *Plane) assign(im *metadata.Image, state *metadata.Partition, epochs map
 	}
 	if leading {
 		p.unfollow(l)
+		p.serveEarly(l.id)
 		p.isr.add(l)
 		if change.NewEpoch {
 			p.metrics.LeaderChanges.Inc()

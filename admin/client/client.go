@@ -75,9 +75,9 @@ func New(options Options) (*Client, error) {
 		MaxIdleConnsPerHost: 4,
 		IdleConnTimeout:     30 * time.Second,
 	}
-	c := &Client{endpoints: &endpoints{urls: parsed}}
+	c := &Client{endpoints: newEndpoints(parsed)}
 	c.plain = &http.Client{Transport: endpointTransport{transport}}
-	retry := connect.WithInterceptors(connect.UnaryInterceptorFunc((&retrier{options: options, endpoints: c.endpoints}).wrap))
+	retry := connect.WithInterceptors(connect.UnaryInterceptorFunc((&retrier{options: options, endpoints: c.endpoints, plain: c.plain}).wrap))
 	const base = "http://ister" // replaced by endpointTransport
 	c.Cluster = adminv1connect.NewClusterServiceClient(c.plain, base, retry)
 	c.Brokers = adminv1connect.NewBrokersServiceClient(c.plain, base, retry)

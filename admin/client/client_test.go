@@ -197,6 +197,36 @@ func TestHungEndpointIsLeft(t *testing.T) {
 	}
 }
 
+// TestHungEndpointGetsNoChange: a change goes past an endpoint that does not
+// answer, since it could not be repeated from there.
+func TestHungEndpointGetsNoChange(t *testing.T) {
+	hung, err := net.Listen("tcp", "127.0.0.1:0") // connects, never answers
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer hung.Close()
+	n := newNode(t, done)
+	c := newClient(t, Options{Endpoints: []string{hung.Addr().String(), n.url}})
+	if _, err := c.Topics.CreateTopic(context.Background(), &adminv1.CreateTopicRequest{}); err != nil || n.calls.Load() != 1 {
+		t.Errorf("%v, %d calls", err, n.calls.Load())
+	}
+}
+
+func TestChangeCutOffByTheCallerIsUnknown(t *testing.T) {
+	release := make(chan struct{})
+	n := newNode(t, func() error { <-release; return nil })
+	t.Cleanup(func() { close(release) })
+	ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	c := newClient(t, Options{Endpoints: []string{n.url}})
+	if _, err := c.Topics.CreateTopic(ctx, &adminv1.CreateTopicRequest{}); !IsReason(err, ReasonOutcomeUnknown) {
+		t.Errorf("change: got %v, expected OUTCOME_UNKNOWN", err)
+	}
+	if _, err := c.Topics.ListTopics(ctx, &adminv1.ListTopicsRequest{}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("read: got %v, expected the deadline", err)
+	}
+}
+
 func TestCallerContextEndsTheCall(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	n := newNode(t, func() error { cancel(); return refused(adminv1.Refusal_UNAVAILABLE, "NO_CONTROLLER")() })

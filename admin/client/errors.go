@@ -126,7 +126,7 @@ func plainCause(err error) string {
 		return op.Op + ": " + op.Err.Error()
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return "the time for one attempt ran out"
+		return "the time ran out"
 	}
 	return err.Error()
 }

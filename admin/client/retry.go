@@ -16,10 +16,22 @@ import (
 	"github.com/ister-mq/ister/admin/adminv1"
 )
 
-// endpoints remembers which endpoint worked last.
+// endpoints remembers which endpoint worked last, and when.
 type endpoints struct {
 	urls    []*url.URL
 	current atomic.Uint32
+	goodAt  []atomic.Int64 // Unix nanoseconds, per endpoint
+}
+
+func newEndpoints(urls []*url.URL) *endpoints {
+	return &endpoints{urls: urls, goodAt: make([]atomic.Int64, len(urls))}
+}
+
+func (e *endpoints) good(i uint32) { e.goodAt[int(i)%len(e.urls)].Store(time.Now().UnixNano()) }
+
+// fresh reports an endpoint that answered a moment ago.
+func (e *endpoints) fresh(i uint32) bool {
+	return time.Since(time.Unix(0, e.goodAt[int(i)%len(e.urls)].Load())) < probeAfter
 }
 
 func (e *endpoints) get() (uint32, *url.URL) {
@@ -59,6 +71,13 @@ func (t endpointTransport) RoundTrip(request *http.Request) (*http.Response, err
 
 func (t endpointTransport) CloseIdleConnections() { t.next.CloseIdleConnections() }
 
+const (
+	// probeAfter is how long an endpoint counts as answering.
+	probeAfter = 2 * time.Second
+	// probeTimeout bounds the question whether an endpoint answers.
+	probeTimeout = time.Second
+)
+
 // The waits between attempts: the first, doubled each time up to the last.
 const (
 	backoffFirst = 50 * time.Millisecond
@@ -68,6 +87,7 @@ const (
 type retrier struct {
 	options   Options
 	endpoints *endpoints
+	plain     *http.Client
 }
 
 // outcome is what one attempt came to.
@@ -89,12 +109,17 @@ func (r *retrier) wrap(next connect.UnaryFunc) connect.UnaryFunc {
 		var refused error // the latest "not now"
 		for attempt := 1; ; attempt++ {
 			index, endpoint := r.endpoints.get()
+			if err := r.probe(ctx, index, endpoint); err != nil && attempt < len(r.endpoints.urls) {
+				r.endpoints.next(index)
+				continue // nothing was sent
+			}
 			response, err := r.attempt(ctx, endpoint, request, next)
 			if refused != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) && err != nil {
 				return nil, refused // says more than that time ran out
 			}
-			result, err := judge(ctx, endpoint, err)
+			result, err := judge(ctx, endpoint, request.Spec(), err)
 			if result == answered {
+				r.endpoints.good(index)
 				return response, err
 			}
 			if result == notExecuted {
@@ -116,6 +141,26 @@ func (r *retrier) wrap(next connect.UnaryFunc) connect.UnaryFunc {
 			backoff = min(2*backoff, backoffLast)
 		}
 	}
+}
+
+// probe asks an endpoint that has not answered lately whether it is alive, so that
+// a hung one does not get a call that cannot be repeated while another could take
+// it.
+func (r *retrier) probe(ctx context.Context, index uint32, endpoint *url.URL) error {
+	if len(r.endpoints.urls) == 1 || r.endpoints.fresh(index) {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(withEndpoint(ctx, endpoint), probeTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://ister/healthz", nil)
+	if err != nil {
+		return err
+	}
+	response, err := r.plain.Do(request)
+	if err != nil {
+		return err
+	}
+	return response.Body.Close()
 }
 
 func (r *retrier) attempt(ctx context.Context, endpoint *url.URL, request connect.AnyRequest, next connect.UnaryFunc) (connect.AnyResponse, error) {
@@ -152,12 +197,18 @@ func (r *retrier) final(result outcome, err error, spec connect.Spec, endpoint *
 }
 
 // judge says what an attempt came to, with the error in the words of this package.
-func judge(ctx context.Context, endpoint *url.URL, err error) (outcome, error) {
+func judge(ctx context.Context, endpoint *url.URL, spec connect.Spec, err error) (outcome, error) {
 	if err == nil {
 		return answered, nil
 	}
-	if ctx.Err() != nil { // the caller's own limit, not the attempt's
-		return answered, fmt.Errorf("call %s: %w", endpoint, ctx.Err())
+	if ended := ctx.Err(); ended != nil { // the caller's own limit, not the attempt's
+		switch {
+		case spec.IdempotencyLevel == connect.IdempotencyNoSideEffects || neverSent(err):
+			return answered, fmt.Errorf("no answer from %s: %w", endpoint, ended)
+		case errors.Is(ended, context.DeadlineExceeded):
+			return answered, outcomeUnknown(spec.Procedure, endpoint, ended)
+		}
+		return answered, fmt.Errorf("%s was sent to %s and may or may not have been done: %w", methodName(spec.Procedure), endpoint, ended)
 	}
 	var answer *connect.Error
 	if !errors.As(err, &answer) {
@@ -201,13 +252,15 @@ func outcomeUnknown(procedure string, endpoint *url.URL, err error) error {
 	if r := AsRefusal(err); r != nil {
 		return r
 	}
-	method := procedure[strings.LastIndex(procedure, "/")+1:]
+	method := methodName(procedure)
 	return &Refusal{
 		Kind: adminv1.Refusal_UNAVAILABLE, Reason: ReasonOutcomeUnknown, Subject: method,
 		Message: fmt.Sprintf("%s was sent to %s and the answer was lost (%s), so it may or may not have been done", method, endpoint, plainCause(err)),
 		Advice:  "look at the present state before repeating it",
 	}
 }
+
+func methodName(procedure string) string { return procedure[strings.LastIndex(procedure, "/")+1:] }
 
 // pause waits, up to half longer at random so that callers spread.
 func pause(ctx context.Context, d time.Duration) error {

@@ -205,7 +205,7 @@ func (f *forwarder) RoundTrip(request *http.Request) (*http.Response, error) {
 		} else if err != nil {
 			return nil, err
 		}
-		response, sent, err := f.attempt(request, controller, address, repeatable)
+		response, sent, err := f.attempt(request, controller, address)
 		switch {
 		case err == nil && response.Header.Get(notControllerHeader) == "":
 			return response, nil
@@ -253,14 +253,12 @@ func (f *forwarder) await(ctx context.Context, started time.Time) (model.NodeID,
 	}
 }
 
-// attempt sends the request to one address. A request that may be repeated is
-// given up as soon as another node is the controller, so that a hung one does not
-// hold it. sent is false when the failure was before any byte left.
-func (f *forwarder) attempt(request *http.Request, controller model.NodeID, address string, repeatable bool) (response *http.Response, sent bool, err error) {
+// attempt sends the request to one address. It is given up when another node has
+// become the controller and this one does not answer, so that a hung one does not
+// hold the request. sent is false when the failure was before any byte left.
+func (f *forwarder) attempt(request *http.Request, controller model.NodeID, address string) (response *http.Response, sent bool, err error) {
 	ctx, cancel := context.WithCancel(request.Context())
-	if repeatable {
-		go f.watch(ctx, cancel, controller)
-	}
+	go f.watch(ctx, cancel, controller)
 	out := request.Clone(ctx)
 	out.URL.Host, out.Host = address, address
 	out.Body = bodyOf(request)

@@ -224,30 +224,47 @@ func TestRemovingTheControllerIsFollowed(t *testing.T) {
 	}
 }
 
-// TestHungControllerIsLeft: a call that may be repeated goes to the new
-// controller while the old one hangs with it.
+// TestHungControllerIsLeft: when another node becomes the controller while the old
+// one hangs with a call, the call goes to the new one if it may be repeated, and
+// its outcome is called unknown if not.
 func TestHungControllerIsLeft(t *testing.T) {
-	c := newCluster(t, 3)
-	hold := make(chan struct{})
-	defer close(hold)
-	c.mu.Lock()
-	c.hold = hold
-	c.mu.Unlock()
-	done := make(chan error, 1)
-	go func() {
-		_, err := c.client(2).Brokers.Cordon(context.Background(), &adminv1.CordonRequest{BrokerId: 2})
-		done <- err
-	}()
-	for c.asked(1) == 0 {
-		if err := t.Context().Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	c.mu.Lock()
-	c.hold, c.controller = nil, 3
-	c.mu.Unlock()
-	if err := <-done; err != nil {
-		t.Errorf("got %v, expected the new controller's answer", err)
+	for _, call := range []struct {
+		name   string
+		do     func(*client.Client) error
+		reason string
+	}{
+		{"cordon", func(admin *client.Client) error {
+			_, err := admin.Brokers.Cordon(context.Background(), &adminv1.CordonRequest{BrokerId: 2})
+			return err
+		}, ""},
+		{"create", func(admin *client.Client) error {
+			_, err := admin.Topics.CreateTopic(context.Background(), &adminv1.CreateTopicRequest{Name: "orders"})
+			return err
+		}, client.ReasonOutcomeUnknown},
+	} {
+		t.Run(call.name, func(t *testing.T) {
+			t.Parallel()
+			c := newCluster(t, 3)
+			hold := make(chan struct{})
+			defer close(hold)
+			c.mu.Lock()
+			c.hold = hold
+			c.mu.Unlock()
+			done := make(chan error, 1)
+			go func() { done <- call.do(c.client(2)) }()
+			for c.asked(1) == 0 {
+				if err := t.Context().Err(); err != nil {
+					t.Fatal(err)
+				}
+			}
+			c.mu.Lock()
+			c.hold, c.controller = nil, 3
+			c.mu.Unlock()
+			err := <-done
+			if call.reason == "" && err != nil || call.reason != "" && !client.IsReason(err, call.reason) {
+				t.Errorf("got %v, expected %q", err, call.reason)
+			}
+		})
 	}
 }
 

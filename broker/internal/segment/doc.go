@@ -32,6 +32,7 @@
 //	sync.go        Sync, marks, index files
 //	truncate.go    TruncateTo, ResetTo, DeleteTo
 //	recover.go     Open
+//	rebuild.go     producer state from snapshots and batches
 //	segment.go     one file: its summary, handle and eviction
 //	scan.go        walking the batches of a file
 //	index.go       the sparse index

@@ -74,6 +74,7 @@ type Flusher struct {
 
 	smallWork chan *Log
 	bulkWork  chan *Log
+	planned   chan struct{} // closed when no round follows
 	owned     sync.WaitGroup
 }
 
@@ -101,7 +102,7 @@ func NewFlusher(cfg FlusherConfig) (*Flusher, error) {
 	if cfg.Parallel <= 0 {
 		cfg.Parallel = defaultParallel
 	}
-	f := &Flusher{cfg: cfg, smallWork: make(chan *Log), bulkWork: make(chan *Log, bulkQueue)}
+	f := &Flusher{cfg: cfg, smallWork: make(chan *Log), bulkWork: make(chan *Log, bulkQueue), planned: make(chan struct{})}
 	f.wake = sync.NewCond(&f.mu)
 	if cfg.Dir != "" {
 		if err := makeDirectory(cfg.FS, cfg.Dir); err != nil {
@@ -269,9 +270,7 @@ func (f *Flusher) Close() error {
 func (f *Flusher) plan() {
 	defer close(f.smallWork)
 	defer close(f.bulkWork)
-	if f.journal != nil {
-		defer close(f.journal.drains)
-	}
+	defer close(f.planned)
 	for {
 		f.mu.Lock()
 		for f.small > 0 || len(f.queue) == 0 && !(f.closing && f.bulk == 0) {
@@ -374,33 +373,41 @@ func answer(waiters []waiter, durable model.Offset, err error) {
 	}
 }
 
-// checkpointer frees the journal files that have filled up, by syncing the logs with
-// entries in them.
+// checkpointer frees the journal files that have filled up.
 func (f *Flusher) checkpointer() {
-	for i := range f.journal.drains {
-		logs := f.journal.holders(i)
-		work := make(chan *Log)
-		failed := make([]bool, checkpointParallel)
-		var group sync.WaitGroup
-		for w := range checkpointParallel {
-			group.Add(1)
-			go func() {
-				defer group.Done()
-				for l := range work {
-					if err := l.Sync(); err != nil && !errors.Is(err, ErrClosed) {
-						failed[w] = true // the log is poisoned and says so itself
-					}
+	for {
+		select {
+		case i := <-f.journal.drains:
+			f.checkpoint(i)
+		case <-f.planned:
+			return // Close sees to what is left
+		}
+	}
+}
+
+// checkpoint frees one journal file by syncing the logs with entries in it.
+func (f *Flusher) checkpoint(i int) {
+	work := make(chan *Log)
+	failed := make([]bool, checkpointParallel)
+	var group sync.WaitGroup
+	for w := range checkpointParallel {
+		group.Add(1)
+		go func() {
+			defer group.Done()
+			for l := range work {
+				if err := l.Sync(); err != nil && !errors.Is(err, ErrClosed) {
+					failed[w] = true // the log is poisoned and says so itself
 				}
-			}()
-		}
-		for _, l := range logs {
-			work <- l
-		}
-		close(work)
-		group.Wait()
-		if !slices.Contains(failed, true) {
-			f.journal.release(i)
-		}
+			}
+		}()
+	}
+	for _, l := range f.journal.holders(i) {
+		work <- l
+	}
+	close(work)
+	group.Wait()
+	if !slices.Contains(failed, true) {
+		f.journal.release(i)
 	}
 }
 

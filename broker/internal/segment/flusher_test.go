@@ -154,6 +154,38 @@ func TestFlusherMakesDurableAndCallsInOrder(t *testing.T) {
 	}
 }
 
+// TestCloseEmptiesJournal ends a flusher that still has logs attached, at every fill
+// of its journal.
+func TestCloseEmptiesJournal(t *testing.T) {
+	for rounds := range 40 {
+		m := newMemory(t)
+		fl := newFleet(t, m, 8)
+		for round := range rounds {
+			for i := range fl.logs {
+				fl.append(i, round)
+			}
+			for i, err := range fl.oneRound() {
+				if err != nil {
+					t.Fatalf("log %d: %v", i, err)
+				}
+			}
+		}
+		if err := fl.f.Close(); err != nil {
+			t.Fatal(err)
+		}
+		crashed := m.CrashClone(0)
+		names, _ := crashed.List("data")
+		if len(names) != len(fl.logs) {
+			t.Fatalf("%d rounds: left %v", rounds, names)
+		}
+		for i, ref := range fl.refs {
+			if l := mustOpen(t, fleetConfig(crashed, i)); l.LogEnd() != ref.end {
+				t.Fatalf("%d rounds: log %d ends at %d, want %d", rounds, i, l.LogEnd(), ref.end)
+			}
+		}
+	}
+}
+
 // TestEveryCrashReplaysJournal cuts the power while a fleet of logs is flushed by
 // way of the journal, and between truncations, resets, removals and checkpoints.
 func TestEveryCrashReplaysJournal(t *testing.T) {
@@ -351,4 +383,43 @@ func TestJournalFaultPoisonsItsRound(t *testing.T) {
 		_ = l.Close(false)
 	}
 	_ = fl.f.Close()
+}
+
+// FuzzJournal replays arbitrary bytes beside a sound log: no panic, and the log is
+// whole afterwards, or quarantined.
+func FuzzJournal(f *testing.F) {
+	e := entry{Kind: entryData, Generation: 1, Identity: 5, Base: 0, Next: 2, Name: "p-0"}
+	b, room := e.append(nil, len(plain(1, 2)))
+	copy(room, plain(1, 2))
+	sealEntry(b)
+	f.Add(append(appendJournalHeader(nil, 1), b...), true)
+	f.Add(append(appendJournalHeader(nil, 2), b...), true)
+	f.Add(b, false)
+	f.Add([]byte(journalMagic), false)
+	f.Fuzz(func(t *testing.T, b []byte, seal bool) {
+		m := newMemory(t)
+		l := mustOpen(t, fleetConfig(m, 0))
+		if seal && len(b) > journalHeader+entryHeader {
+			// Reach what lies behind the checksum.
+			le.PutUint64(b[journalHeader+32:], uint64(l.identity))
+			if n := le.Uint32(b[journalHeader+4:]); n >= entryHeader && int(n) <= len(b)-journalHeader {
+				sealEntry(b[journalHeader:])
+			}
+		}
+		mustAppend(t, l, plain(1, 1), 0)
+		if err := errors.Join(l.Close(true), vfs.WriteFile(m, "data/"+journalName(0), b, true)); err != nil {
+			t.Fatal(err)
+		}
+		flusher, err := NewFlusher(flusherConfig(m))
+		if err != nil {
+			return
+		}
+		l, r, err := Open(fleetConfig(m, 0))
+		if err == nil && l.LogEnd() < 1 || err != nil && !r.Quarantined {
+			t.Errorf("open: %v, %+v", err, r)
+		}
+		if err := flusher.Close(); err != nil {
+			t.Error(err)
+		}
+	})
 }

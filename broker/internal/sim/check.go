@@ -1,14 +1,12 @@
 package sim
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
 	"github.com/ister-mq/ister/broker/internal/metadata"
 	"github.com/ister-mq/ister/broker/internal/model"
 	"github.com/ister-mq/ister/broker/internal/record"
-	"github.com/ister-mq/ister/broker/internal/refusal"
 	"github.com/ister-mq/ister/broker/internal/replica"
 )
 
@@ -534,10 +532,4 @@ func (c *checker) finally() {
 			}
 		}
 	}
-}
-
-// unexpected reports an error that is neither a refusal nor nil.
-func unexpected(err error) bool {
-	var r *refusal.Refusal
-	return err != nil && !errors.As(err, &r)
 }

@@ -44,4 +44,8 @@
 //	nemesis.go  faults
 //	check.go    the invariants on logs
 //	live.go     healing, liveness and the final comparison
+//	many.go     many seeds at a time
+//	plants.sh   each planted bug must be caught (`make plants`)
+//
+// The command in cmd is what `make sim` runs.
 package sim

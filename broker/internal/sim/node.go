@@ -418,16 +418,14 @@ func (n *node) sorted() []*local {
 	return out
 }
 
-// stop ends this life. Unclean: what was not synced may be gone.
+// stop ends this life; the outcome of requests that wait stays unknown. Unclean:
+// what was not synced may be gone.
 func (n *node) stop(clean bool) {
 	if !n.up() {
 		return
 	}
 	n.s.tracef("node %d stops, clean=%v", n.id, clean)
 	for _, l := range n.sorted() {
-		for _, w := range l.waiters {
-			w.drop()
-		}
 		n.s.check.stopped(l, clean)
 		if clean {
 			if err := l.log.Close(true); err != nil {

@@ -15,7 +15,7 @@ const plantSeeds = 100
 // each tag by `make plants`.
 func TestPlantedBugIsCaught(t *testing.T) {
 	ran := 0
-	for r := range runAll(1, plantSeeds, Config{}) {
+	for r := range RunMany(1, plantSeeds, Config{}) {
 		ran++
 		if r.Violation != nil && r.Violation.Invariant != "live" {
 			t.Logf("caught by seed %d, %d seeds: %v", r.Seed, ran, r.Violation)

@@ -16,9 +16,6 @@ type waiter struct {
 	answer func(func())
 }
 
-// drop leaves the outcome unknown: the connection broke.
-func (w *waiter) drop() {}
-
 func (l *local) id() model.Partition { return l.replica.Partition() }
 
 func (l *local) assign(p *metadata.Partition, eligible map[model.NodeID]model.NodeEpoch) {

@@ -37,7 +37,8 @@ type cluster struct {
 	// handOverFirst: removing the controller hands the role over and answers
 	// NOT_CONTROLLER, as a controller may.
 	handOverFirst bool
-	hold          chan struct{} // when set, a fake hangs in Propose until it is closed
+	hold          chan struct{} // when set, a fake hangs in a change until it is closed
+	arrived       chan struct{} // gets a value when a fake begins to hang
 
 	nodes map[model.NodeID]*fakeNode
 }
@@ -56,7 +57,7 @@ const testWait = 300 * time.Millisecond
 
 func newCluster(t *testing.T, count int) *cluster {
 	t.Helper()
-	c := &cluster{t: t, image: metadata.Empty(), nodes: map[model.NodeID]*fakeNode{}}
+	c := &cluster{t: t, image: metadata.Empty(), nodes: map[model.NodeID]*fakeNode{}, arrived: make(chan struct{}, 16)}
 	form := &metadata.FormCluster{Cluster: "3f0f1c52-6d6f-4a39-9ad6-0a7c3c8f5d11"}
 	for i := 1; i <= count; i++ {
 		id := model.NodeID(i)
@@ -272,6 +273,7 @@ func (n *fakeNode) onController() error {
 	hold, controller := n.c.hold, n.c.controller
 	n.c.mu.Unlock()
 	if hold != nil {
+		n.c.arrived <- struct{}{}
 		<-hold
 	}
 	if controller != n.id {

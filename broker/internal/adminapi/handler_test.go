@@ -252,11 +252,7 @@ func TestHungControllerIsLeft(t *testing.T) {
 			c.mu.Unlock()
 			done := make(chan error, 1)
 			go func() { done <- call.do(c.client(2)) }()
-			for c.asked(1) == 0 {
-				if err := t.Context().Err(); err != nil {
-					t.Fatal(err)
-				}
-			}
+			<-c.arrived
 			c.mu.Lock()
 			c.hold, c.controller = nil, 3
 			c.mu.Unlock()
@@ -288,11 +284,7 @@ func TestLostAnswerOfAChangeIsUnknown(t *testing.T) {
 		_, err := c.client(2).Topics.CreateTopic(context.Background(), &adminv1.CreateTopicRequest{Name: "orders"})
 		done <- err
 	}()
-	for c.asked(1) == 0 {
-		if err := t.Context().Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
+	<-c.arrived
 	c.nodes[1].server.Close()
 	if err := <-done; !client.IsReason(err, client.ReasonOutcomeUnknown) {
 		t.Errorf("got %v, expected OUTCOME_UNKNOWN", err)

@@ -123,19 +123,25 @@ func TestNodeKeepsItsIDOnAnotherAddress(t *testing.T) {
 		}
 		allReady(t, nodes...)
 	}
-	c := controllerOf(t, nodes...)
-	eventually(t, "raft has the new addresses", func() bool {
-		m, err := c.quorum.Load().Members()
-		if err != nil || m.Voters() != 3 || len(m.All) != 3 {
-			t.Fatalf("members %+v, %v", m, err)
+	status := controllerOf(t, nodes...).Status(t.Context())
+	if len(status.Members) != 3 {
+		t.Fatalf("members %+v", status.Members)
+	}
+	for i, m := range status.Members {
+		if !m.Voter || m.Node != model.NodeID(i+1) || m.Address != nodes[i].raft {
+			t.Errorf("member %+v, want voter %d at %s", m, i+1, nodes[i].raft)
 		}
-		for i, one := range m.All {
-			if one.Address != nodes[i].raft {
-				return false
-			}
+	}
+	// All at once: nobody is there to tell the new addresses.
+	for _, n := range nodes {
+		n.stopNode()
+	}
+	for _, n := range nodes {
+		if err := n.run(); err != nil {
+			t.Fatal(err)
 		}
-		return true
-	})
+	}
+	allReady(t, nodes...)
 }
 
 // TestDuplicateEndpointIsRefused is E3.

@@ -27,7 +27,8 @@ import (
 
 const (
 	formingPause   = 150 * time.Millisecond // between rounds of questions
-	formingTimeout = time.Second            // of one question
+	formingTimeout = 3 * time.Second        // of one question
+	fellowsTimeout = time.Second            // of asking the fellows at a start
 	formingWords   = 5 * time.Second        // between log lines about who is missing
 )
 
@@ -339,7 +340,7 @@ func (p *Plane) handleSeedAccept(_ context.Context, _ peer.Identity, body json.R
 // a member, and the seeds whether they are of the same cluster. Silence is not an
 // answer: a cluster may start as a whole.
 func (p *Plane) askFellows(ctx context.Context, id identity) error {
-	ctx, cancel := context.WithTimeout(ctx, formingTimeout)
+	ctx, cancel := context.WithTimeout(ctx, fellowsTimeout)
 	defer cancel()
 	seeds := sortedSeeds(p.cfg.SeedNodes)
 	addresses := slices.Clone(seeds)

@@ -234,7 +234,6 @@ func (o *office) promote(ctx context.Context, node model.NodeID) error {
 		if !ok || member.Voter {
 			return nil, nil
 		}
-		member.Address = n.Endpoints.Raft
 		return func() error { return o.quorum.AddVoter(ctx, member, m.Index) }, nil
 	})
 	if err == nil {
@@ -319,6 +318,9 @@ func (o *office) remove(ctx context.Context, r removeRequest) error {
 	o.settle(ctx)
 	im = p.Image()
 	n := im.Nodes[r.Node]
+	if n == nil && im.Tombstones[r.Node] != nil {
+		return nil // the steward finished it while this waited for its turn
+	}
 	resumed := n != nil && n.State == metadata.NodeLeaving
 	if fence := r.Options.PlacementRevision; fence != 0 && fence != im.PlacementRevision && !resumed {
 		return refusal.New(refusal.StaleRevision, r.Node.String(),

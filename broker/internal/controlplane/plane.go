@@ -71,11 +71,11 @@ type Plane struct {
 	// controllers fires when another controller is seen or the office changes.
 	controllers signal
 
-	mu           sync.Mutex // guards the fields below
-	leading      bool       // raft's word
-	leaveOffice  context.CancelFunc
-	quorumOpened bool
-	closed       bool
+	mu          sync.Mutex // guards the fields below; never held across I/O
+	leading     bool       // raft's word
+	leaveOffice context.CancelFunc
+	entering    bool // the quorum is or is being opened
+	closed      bool
 
 	leadingChanged signal
 	// lifetime ends with Close; goroutines and handlers, which have no caller,
@@ -168,16 +168,35 @@ func (p *Plane) checkSettings(id identity) error {
 	return nil
 }
 
-// enter opens the quorum and starts the goroutines of a member. It is idempotent.
+// enter opens the quorum and starts the goroutines of a member, once.
 func (p *Plane) enter(id identity) error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.quorumOpened {
+	if p.entering || p.closed {
+		p.mu.Unlock()
 		return nil
 	}
-	if p.closed {
-		return errors.New("the node is stopping")
+	p.entering = true
+	p.mu.Unlock()
+	q, err := p.openQuorum(id)
+	if err != nil {
+		return err
 	}
+	p.mu.Lock()
+	if p.closed {
+		p.mu.Unlock()
+		// Close was called meanwhile. It did not find the quorum, since it sets
+		// closed first and this stores it under the same lock.
+		return q.Close()
+	}
+	defer p.mu.Unlock()
+	p.quorum.Store(q)
+	p.controllers.Fire()
+	p.wait.Go(func() { p.govern(p.lifetime) })
+	p.wait.Go(func() { p.attend(p.lifetime) })
+	return nil
+}
+
+func (p *Plane) openQuorum(id identity) (*quorum.Quorum, error) {
 	q, err := quorum.Open(quorum.Config{
 		Dir:          filepath.Join(p.cfg.DataDir, raftDirName),
 		Self:         quorum.Member{Node: id.Node, Incarnation: id.Incarnation, Address: p.cfg.Endpoints.Raft},
@@ -189,19 +208,14 @@ func (p *Plane) enter(id identity) error {
 		OnLeaderSeen: func(model.NodeID) { p.controllers.Fire() },
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if id.State == StateForming {
 		if err := q.Bootstrap(firstVoters(id.Forming)); err != nil {
-			return errors.Join(err, q.Close())
+			return nil, errors.Join(err, q.Close())
 		}
 	}
-	p.quorumOpened = true
-	p.quorum.Store(q)
-	p.controllers.Fire()
-	p.wait.Go(func() { p.govern(p.lifetime) })
-	p.wait.Go(func() { p.attend(p.lifetime) })
-	return nil
+	return q, nil
 }
 
 // enterSoon is enter beside the caller, who must answer before a slow disk has
@@ -210,7 +224,7 @@ func (p *Plane) enter(id identity) error {
 func (p *Plane) enterSoon(id identity) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.closed || p.quorumOpened {
+	if p.closed || p.entering {
 		return
 	}
 	p.wait.Go(func() {
@@ -228,9 +242,19 @@ func (s streams) Dial(to quorum.Member, timeout time.Duration) (net.Conn, error)
 	return s.Streams.Dial(peer.Target{Address: to.Address, Node: to.Node, Incarnation: to.Incarnation}, timeout)
 }
 
-// raftAddress prefers the address of a node's latest registration over the one
-// in raft's configuration.
+// raftAddress is a node's present address, which its registration gives. Raft's
+// configuration keeps the address a member was added with: to change it there
+// races with raft's own replication (v1.8.0, updateLastAppended) and is not
+// needed. Until this process has registered, its image may be older than what
+// its identity file remembers.
 func (p *Plane) raftAddress(node model.NodeID) (string, bool) {
+	if p.epoch.Load() == 0 {
+		for _, f := range p.store.get().Fellows {
+			if f.Node == node {
+				return f.Address, true
+			}
+		}
+	}
 	if n := p.Image().Nodes[node]; n != nil && n.Endpoints.Raft != "" {
 		return n.Endpoints.Raft, true
 	}
@@ -474,8 +498,8 @@ func (p *Plane) Status(context.Context) QuorumStatus {
 	o := p.office.Load()
 	for _, m := range members.All {
 		one := Member{Node: m.Node, Incarnation: m.Incarnation, Address: m.Address, Voter: m.Voter}
-		if address, ok := p.raftAddress(m.Node); ok {
-			one.Address = address
+		if n := p.Image().Nodes[m.Node]; n != nil {
+			one.Address = n.Endpoints.Raft
 		}
 		if o != nil {
 			one.Lag, one.Alive = o.health(m.Node, at)

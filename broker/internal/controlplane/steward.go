@@ -164,23 +164,20 @@ func (o *office) tend(ctx context.Context) {
 // tendOne takes the first step that is due; the next round takes the next.
 func (o *office) tendOne(ctx context.Context, im *metadata.Image, m quorum.Members) error {
 	for _, one := range m.All {
-		n := im.Nodes[one.Node]
-		switch {
-		case n == nil && im.Tombstones[one.Node] != nil:
-			// The tombstone came first; finish the quorum's part.
-			if err := o.demoteVoter(ctx, one.Node); err != nil {
-				return err
-			}
-			return o.change(ctx, func(m quorum.Members) (func() error, error) {
-				member, ok := m.Get(one.Node)
-				if !ok {
-					return nil, nil
-				}
-				return func() error { return o.quorum.Remove(ctx, member, m.Index) }, nil
-			})
-		case n != nil && n.State != metadata.NodeLeaving && n.Endpoints.Raft != one.Address && n.Incarnation == one.Incarnation:
-			return o.readdress(ctx, n, one, m)
+		if im.Nodes[one.Node] != nil || im.Tombstones[one.Node] == nil {
+			continue
 		}
+		// The tombstone came first; finish the quorum's part.
+		if err := o.demoteVoter(ctx, one.Node); err != nil {
+			return err
+		}
+		return o.change(ctx, func(m quorum.Members) (func() error, error) {
+			member, ok := m.Get(one.Node)
+			if !ok {
+				return nil, nil
+			}
+			return func() error { return o.quorum.Remove(ctx, member, m.Index) }, nil
+		})
 	}
 	for _, n := range im.SortedNodes() {
 		_, member := m.Get(n.ID)
@@ -228,14 +225,4 @@ func (o *office) resumeRemoval(ctx context.Context, n *metadata.Node) error {
 		return err
 	}
 	return o.finishRemoval(ctx, n, "")
-}
-
-// readdress tells raft where a member that registered elsewhere now is. It keeps
-// its id and its suffrage.
-func (o *office) readdress(ctx context.Context, n *metadata.Node, one quorum.Member, m quorum.Members) error {
-	one.Address = n.Endpoints.Raft
-	if one.Voter {
-		return o.changeError(o.quorum.AddVoter(ctx, one, m.Index))
-	}
-	return o.changeError(o.quorum.AddLearner(ctx, one, m.Index))
 }

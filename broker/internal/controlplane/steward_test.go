@@ -14,7 +14,7 @@ func TestGrownClusterHealsItself(t *testing.T) {
 	t.Parallel()
 	nodes := cluster(t, 1)
 	topic(t, nodes[0], "small")
-	for range 2 {
+	for i := range 2 {
 		n, err := start(t, reserve(t, 1)[0], joining)
 		must(t, n, err)
 		info, err := nodes[0].AddNode(t.Context(), n.admin.URL, false)
@@ -22,7 +22,7 @@ func TestGrownClusterHealsItself(t *testing.T) {
 			t.Fatal(err)
 		}
 		allReady(t, n)
-		if len(nodes[0].Image().LiveOperations()) != 0 {
+		if i == 0 && len(nodes[0].Image().LiveOperations()) != 0 {
 			t.Error("healing was started for a node that takes no replicas yet")
 		}
 		if _, err := n.Propose(t.Context(), &metadata.SetNodeState{ID: info.Node, State: metadata.NodeActive}); err != nil {

@@ -15,7 +15,7 @@ import (
 // restarted, and in whatever files it lies, what Durable counts is there after a
 // power failure.
 func TestDurableSurvivesChanges(t *testing.T) {
-	for seed := range uint64(3000) {
+	for seed := range uint64(seeds(300)) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		disk := vfs.NewMemory()
 		if err := disk.MkdirAll("/data"); err != nil {

@@ -66,7 +66,7 @@ bench: ## figures: throughput, idle cost, gaps (prints; asserts nothing)
 
 .PHONY: proto
 proto: ## regenerate admin/adminv1 (needs protoc, protoc-gen-go, protoc-gen-connect-go)
-	cd admin/adminv1 && protoc -I . --go_out=. --go_opt=paths=source_relative --connect-go_out=. --connect-go_opt=paths=source_relative *.proto
+	protoc -I . --go_out=. --go_opt=paths=source_relative --connect-go_out=. --connect-go_opt=paths=source_relative,simple admin/adminv1/*.proto
 
 .PHONY: clean
 clean: ## remove what builds and runs left in this tree

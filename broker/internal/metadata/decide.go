@@ -97,7 +97,7 @@ func decideCreateNamespace(im *Image, c *CreateNamespace, env Env) (Decision, er
 		return Decision{}, refusal.New(refusal.InvalidName, c.Name, err.Error(), "choose another name")
 	}
 	if im.Namespaces[c.Name] != nil {
-		return Decision{}, refusal.New(refusal.NamespaceExists, c.Name, fmt.Sprintf("namespace %q exists", c.Name), "")
+		return Decision{}, refusal.New(refusal.NamespaceExists, c.Name, fmt.Sprintf("namespace %q exists", c.Name), "use it, or choose another name")
 	}
 	return Decision{Records: []Record{&NamespaceCreated{Namespace: &Namespace{Name: c.Name, CreatedAt: env.Now}}}}, nil
 }
@@ -107,7 +107,7 @@ func decideDeleteNamespace(im *Image, c *DeleteNamespace) (Decision, error) {
 	case im.Namespaces[c.Name] == nil:
 		return Decision{}, refusal.New(refusal.NamespaceNotFound, c.Name, fmt.Sprintf("namespace %q does not exist", c.Name), "see `namespaces list`")
 	case c.Name == model.DefaultNamespace:
-		return Decision{}, refusal.New(refusal.NamespaceProtected, c.Name, "the default namespace cannot be deleted", "")
+		return Decision{}, refusal.New(refusal.NamespaceProtected, c.Name, "the default namespace cannot be deleted", "delete its topics instead")
 	}
 	topics := 0
 	for _, t := range im.Topics {

@@ -72,7 +72,7 @@ func judgeTopicName(im *Image, name model.TopicName) error {
 			fmt.Sprintf("namespace %q does not exist", name.Namespace), fmt.Sprintf("`namespaces create %s` first", name.Namespace))
 	}
 	if im.Topic(name) != nil {
-		return refusal.New(refusal.TopicExists, name.String(), fmt.Sprintf("topic %s exists", name), "")
+		return refusal.New(refusal.TopicExists, name.String(), fmt.Sprintf("topic %s exists", name), "use it, or choose another name")
 	}
 	// Two names that Kafka clients or their metrics would take for one another.
 	alike := strings.ReplaceAll(name.Kafka(), ".", "_")

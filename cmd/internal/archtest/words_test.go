@@ -12,8 +12,8 @@ import (
 // banned maps words that would give a thing a second name to the one it has.
 // They are matched as whole words and as parts of identifiers.
 var banned = map[string]string{
-	"master": "controller or leader", "slave": "follower", "observer": "learner", "nonvoter": "learner",
-	"shard": "partition", "quiesce": "drain", "whitelist": "allow list", "blacklist": "deny list",
+	"master": "controller or leader", "slave": "follower", "nonvoter": "learner",
+	"shard": "partition", "whitelist": "allow list", "blacklist": "deny list",
 }
 
 // foreign are names that belong to a library or a protocol and are quoted as

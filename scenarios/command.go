@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -73,7 +74,10 @@ func (u *usageError) ExitCode() int { return report.ExitUsage }
 // Main runs the command with the given arguments, prints an error, and returns
 // the exit code. ctx ends on an interrupt.
 func Main(ctx context.Context, args []string, out, errOut io.Writer) int {
-	cmd := NewCommand()
+	return execute(ctx, NewCommand(), args, out, errOut)
+}
+
+func execute(ctx context.Context, cmd *cobra.Command, args []string, out, errOut io.Writer) int {
 	cmd.SetArgs(args)
 	cmd.SetOut(out)
 	cmd.SetErr(errOut)
@@ -85,16 +89,19 @@ func Main(ctx context.Context, args []string, out, errOut io.Writer) int {
 	return ExitCode(err)
 }
 
-// common are the flags of every command.
+// common are the flags of every command, and the setups there are.
 type common struct {
+	setups  []setups.Setup
 	runsDir string
 	output  string
 	noColor bool
 }
 
 // NewCommand makes the command tree. Its errors carry exit codes; see ExitCode.
-func NewCommand() *cobra.Command {
-	c := &common{}
+func NewCommand() *cobra.Command { return newCommand(process.Setup{}) }
+
+func newCommand(known ...setups.Setup) *cobra.Command {
+	c := &common{setups: known}
 	root := &cobra.Command{
 		Use:   "scenario",
 		Short: "Run scenarios against a cluster and judge what its clients saw",
@@ -152,13 +159,12 @@ func (c *common) terminal(out io.Writer, quiet bool) *report.Terminal {
 }
 
 // setupOf finds a setup that the scenario allows. An empty name takes its first.
-func setupOf(s *spec.Scenario, name string) (setups.Setup, error) {
-	known := map[string]setups.Setup{"process": process.Setup{}}
+func (c *common) setupOf(s *spec.Scenario, name string) (setups.Setup, error) {
 	if name == "" && len(s.Setups) > 0 {
 		name = s.Setups[0]
 	}
-	for _, allowed := range s.Setups {
-		if setup, ok := known[name]; ok && allowed == name {
+	for _, setup := range c.setups {
+		if setup.Name() == name && slices.Contains(s.Setups, name) {
 			return setup, nil
 		}
 	}

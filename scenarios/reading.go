@@ -19,7 +19,6 @@ import (
 	"github.com/ister-mq/ister/scenarios/internal/verb"
 	"github.com/ister-mq/ister/scenarios/internal/verdict"
 	"github.com/ister-mq/ister/setups"
-	"github.com/ister-mq/ister/setups/process"
 )
 
 // listed is a scenario in a list.
@@ -302,7 +301,10 @@ func (c *common) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Say what is missing on this machine, and how to get it", Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			findings := append(process.Setup{}.Check(cmd.Context()), c.checkRunsDir())
+			findings := []setups.Finding{c.checkRunsDir()}
+			for _, setup := range c.setups {
+				findings = append(findings, setup.Check(cmd.Context())...)
+			}
 			fatal := 0
 			for _, f := range findings {
 				if !f.OK && f.Fatal {

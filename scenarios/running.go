@@ -50,7 +50,7 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 	if err != nil {
 		return err
 	}
-	setup, err := setupOf(s, f.setup)
+	setup, err := c.setupOf(s, f.setup)
 	if err != nil {
 		return err
 	}

@@ -106,7 +106,7 @@ func Markdown(r *Run) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s: %s\n\n", r.Scenario, strings.ToUpper(string(r.Verdict)))
 	fmt.Fprintf(&b, "%s\n\n", r.Title)
-	fmt.Fprintf(&b, "Run `%s`, setup %s, seed %d, %s, started %s.\n", r.ID, r.Setup, r.Seed, (time.Duration(r.TookMS) * time.Millisecond).Round(100*time.Millisecond),
+	fmt.Fprintf(&b, "Run `%s`, setup %s, seed %d, %s, started %s.\n", r.ID, r.Setup, r.Seed, r.took(),
 		r.StartedAt.UTC().Format(time.RFC3339))
 	for _, f := range r.Failures {
 		fmt.Fprintf(&b, "\n```\n%s\n```\n", strings.Join(f.Lines(), "\n"))

@@ -135,16 +135,19 @@ type Run struct {
 	StartedAt     time.Time         `json:"started_at"`
 	EndedAt       time.Time         `json:"ended_at,omitzero"`
 	TookMS        int64             `json:"took_ms"`
-	Criteria      []Check           `json:"criteria"`
-	Guards        []Check           `json:"guards"`
-	Steps         []Step            `json:"steps"`
-	Failures      []Failure         `json:"failures,omitempty"`
-	Leftovers     []string          `json:"leftovers,omitempty"`
-	Kept          bool              `json:"kept,omitempty"` // the cluster was left running
-	Versions      map[string]string `json:"versions"`
-	Runner        Process           `json:"runner"`
-	Repro         string            `json:"repro"`
-	Directory     string            `json:"directory"`
+	// PreparedMS is the part before the first step, in which the broker may have
+	// been built.
+	PreparedMS int64             `json:"prepared_ms"`
+	Criteria   []Check           `json:"criteria"`
+	Guards     []Check           `json:"guards"`
+	Steps      []Step            `json:"steps"`
+	Failures   []Failure         `json:"failures,omitempty"`
+	Leftovers  []string          `json:"leftovers,omitempty"`
+	Kept       bool              `json:"kept,omitempty"` // the cluster was left running
+	Versions   map[string]string `json:"versions"`
+	Runner     Process           `json:"runner"`
+	Repro      string            `json:"repro"`
+	Directory  string            `json:"directory"`
 }
 
 // exitOf maps a verdict to its exit code.

@@ -242,12 +242,23 @@ func (t *Terminal) verdict(r *Run) {
 	for _, l := range r.Leftovers {
 		t.line("left behind: %s", l)
 	}
-	t.line("%s  %s: %d of %d criteria, %s, seed %d", t.paint(code, strings.ToUpper(string(r.Verdict))), r.Scenario, passed, len(r.Criteria),
-		(time.Duration(r.TookMS) * time.Millisecond).Round(100*time.Millisecond), r.Seed)
+	t.line("%s  %s: %d of %d criteria, %s, seed %d", t.paint(code, strings.ToUpper(string(r.Verdict))), r.Scenario, passed, len(r.Criteria), r.took(), r.Seed)
 	t.line("evidence: %s", r.Directory)
 	if r.Kept {
 		t.line("the cluster was left running; end it with: scenario stop %s", r.ID)
 	}
+}
+
+// took is how long the run took, with what came before it apart where that is
+// worth a word.
+func (r *Run) took() string {
+	round := func(ms int64) time.Duration {
+		return (time.Duration(ms) * time.Millisecond).Round(100 * time.Millisecond)
+	}
+	if r.PreparedMS < 1000 {
+		return round(r.TookMS).String()
+	}
+	return fmt.Sprintf("%s (and %s to prepare)", round(r.TookMS-r.PreparedMS), round(r.PreparedMS))
 }
 
 // Lines is the failure as text: what, evidence, and how to do it again.

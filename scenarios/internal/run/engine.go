@@ -214,6 +214,7 @@ func (e *engine) prepare(ctx context.Context) bool {
 // steps runs setup and stages, and judges each aspect when its steps are done.
 func (e *engine) steps(ctx context.Context) {
 	s := e.options.Scenario
+	e.record.PreparedMS = time.Since(e.start).Milliseconds()
 	e.log.Add(report.Event{Kind: report.StageStarted, Stage: "setup", Judged: true})
 	if !e.stepList(ctx, "setup", s.Setup) {
 		return

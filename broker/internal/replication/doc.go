@@ -23,5 +23,10 @@
 //	leader.go     Leader: progress of followers, high watermark
 //	isr.go        Leader: proposals to shrink and expand the ISR
 //	truncation.go where a follower's log leaves its leader's, and what it drops
-//	plant_*.go    planted bugs behind build tags, to test the simulator
+//
+// Planted bugs for the simulator to catch, each behind its build tag:
+//
+//	plant_ack_early.go        plant_ack_early_off.go
+//	plant_hw_below_min_isr.go plant_hw_below_min_isr_off.go
+//	plant_stale_epoch_ack.go  plant_stale_epoch_ack_off.go
 package replication

@@ -95,10 +95,19 @@ func (c *cluster) Form(ctx context.Context, n int) ([]setups.Broker, error) {
 		brokers[i] = b
 		seeds = append(seeds, b.Raft)
 	}
-	for _, b := range brokers {
-		if err := c.launch(ctx, b, "--seed-nodes", strings.Join(seeds, ",")); err != nil {
-			return nil, err
-		}
+	// The engine takes a second or more for each; the image comes first, so that
+	// it is built once.
+	if _, err := c.engine.EnsureImage(ctx, c.path, c.digest); err != nil {
+		return nil, err
+	}
+	errs := make([]error, n)
+	var launches sync.WaitGroup
+	for i, b := range brokers {
+		launches.Go(func() { errs[i] = c.launch(ctx, b, "--seed-nodes", strings.Join(seeds, ",")) })
+	}
+	launches.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
 	}
 	for _, b := range brokers {
 		if exit, err := b.box.Await(ctx, "http://"+b.Admin+"/readyz"); err != nil {

@@ -39,9 +39,6 @@ type networks struct{ clients, cluster string }
 // clusterName is a broker's name on the cluster network.
 func clusterName(name string) string { return name + ".cluster" }
 
-// behindName is the name under which the link in front of a broker is not.
-func behindName(name string) string { return name + ".behind" }
-
 func (c *cluster) labels(broker string) map[string]string {
 	l := map[string]string{docker.RunLabel: c.run}
 	if broker != "" {
@@ -192,10 +189,6 @@ func (c *cluster) arguments(b *broker, more []string) []string {
 }
 
 func (c *cluster) request(b *broker, image string, args []string) testcontainers.ContainerRequest {
-	alias := clusterName(b.Name)
-	if b.link != nil {
-		alias = behindName(b.Name)
-	}
 	bindings := network.PortMap{}
 	exposed := []string{}
 	for i, inside := range []int{kafkaPort, adminPort, metricsPort} {
@@ -206,7 +199,7 @@ func (c *cluster) request(b *broker, image string, args []string) testcontainers
 	return testcontainers.ContainerRequest{
 		Image: image, Name: c.resource(b.Name), Cmd: args, Labels: c.labels(b.Name),
 		Networks:       []string{c.networks.clients, c.networks.cluster},
-		NetworkAliases: map[string][]string{c.networks.cluster: {alias}},
+		NetworkAliases: map[string][]string{c.networks.cluster: {clusterName(b.Name)}},
 		ExposedPorts:   exposed,
 		Mounts:         testcontainers.Mounts(testcontainers.VolumeMount(c.resource(b.Name), dataDir)),
 		HostConfigModifier: func(h *container.HostConfig) {

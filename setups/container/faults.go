@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/netip"
 	"strconv"
+	"strings"
 
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/network"
@@ -48,12 +49,8 @@ func (c *cluster) Heal(ctx context.Context, name string) error {
 		return err
 	}
 	if b.cut {
-		alias := clusterName(name)
-		if b.link != nil {
-			alias = behindName(name)
-		}
 		if _, err := c.engine.API.NetworkConnect(ctx, c.networks.cluster, client.NetworkConnectOptions{
-			Container: b.box.ID(), EndpointConfig: &network.EndpointSettings{Aliases: []string{alias}},
+			Container: b.box.ID(), EndpointConfig: &network.EndpointSettings{Aliases: []string{clusterName(name)}},
 		}); err != nil {
 			return fmt.Errorf("heal %s: %w", name, err)
 		}
@@ -126,7 +123,9 @@ func (c *cluster) address(ctx context.Context, b *broker) (string, error) {
 	return "", fmt.Errorf("%s is not on the cluster network", b.Name)
 }
 
-// owner names the broker that a connection on the cluster network comes from.
+// owner names the broker that a connection comes from. A broker that is off the
+// cluster network reaches the gateway's address by way of the client network,
+// since this machine answers for all its addresses on each.
 func (c *cluster) owner(from net.Addr) string {
 	at, err := netip.ParseAddrPort(from.String())
 	if err != nil {
@@ -134,17 +133,14 @@ func (c *cluster) owner(from net.Addr) string {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
 	defer cancel()
-	info, err := c.engine.API.NetworkInspect(ctx, c.networks.cluster, client.NetworkInspectOptions{})
-	if err != nil {
-		return ""
-	}
-	for _, member := range info.Network.Containers {
-		if member.IPv4Address.Addr() != at.Addr().Unmap() {
+	for _, name := range []string{c.networks.cluster, c.networks.clients} {
+		info, err := c.engine.API.NetworkInspect(ctx, name, client.NetworkInspectOptions{})
+		if err != nil {
 			continue
 		}
-		for _, b := range c.Brokers() {
-			if member.Name == c.resource(b.Name) {
-				return b.Name
+		for _, member := range info.Network.Containers {
+			if broker, ours := strings.CutPrefix(member.Name, c.resource("")); ours && member.IPv4Address.Addr() == at.Addr().Unmap() {
+				return broker
 			}
 		}
 	}

@@ -80,6 +80,7 @@ func (f *fetcher) add(l *local, renewed bool) {
 		f.members[l] = m
 	}
 	if !known || renewed {
+		m.backoff = 0
 		f.queue(m)
 	}
 	f.mu.Unlock()

@@ -32,6 +32,7 @@ func (p *Plane) housekeepingLoop() {
 			p.checkDisk()
 			p.setGauges()
 			p.purge(now)
+			p.giveUpAgain()
 		}
 		if now.Sub(marks) >= p.cfg.CheckpointInterval {
 			marks = now

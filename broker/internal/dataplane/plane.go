@@ -106,8 +106,10 @@ type Plane struct {
 
 	mu       sync.RWMutex // guards the maps below; never held with a replica's lock taken first
 	locals   map[model.Partition]*local
+	list     []*local // the same, rebuilt on change; its elements never change
 	fetchers map[model.NodeID]*fetcher
-	retired  map[model.Partition]bool // given up, image still lists this node as retiring
+	retired  map[model.Partition]bool   // given up, image still lists this node as retiring
+	undone   map[model.Partition]string // to be given up, but the directory could not be renamed; why
 
 	image     atomic.Pointer[metadata.Image] // the newest that reconcile has carried out
 	imageKick chan struct{}
@@ -130,7 +132,7 @@ func Open(cfg Config) (*Plane, error) {
 	p := &Plane{
 		cfg: cfg, metrics: cfg.Metrics,
 		locals: map[model.Partition]*local{}, fetchers: map[model.NodeID]*fetcher{},
-		retired:   map[model.Partition]bool{},
+		retired: map[model.Partition]bool{}, undone: map[model.Partition]string{},
 		imageKick: make(chan struct{}, 1),
 	}
 	p.image.Store(metadata.Empty())
@@ -234,15 +236,19 @@ func (p *Plane) local(id model.Partition) *local {
 	return l
 }
 
-// snapshot lists the replicas, in no order.
+// snapshot lists the replicas, in no order. The slice must not be changed.
 func (p *Plane) snapshot() []*local {
 	p.mu.RLock()
 	defer p.mu.RUnlock()
-	out := make([]*local, 0, len(p.locals))
+	return p.list
+}
+
+// relist rebuilds list after locals changed. Under mu.
+func (p *Plane) relist() {
+	p.list = make([]*local, 0, len(p.locals))
 	for _, l := range p.locals {
-		out = append(out, l)
+		p.list = append(p.list, l)
 	}
-	return out
 }
 
 func (p *Plane) log(e telemetry.Event) { telemetry.Log(p.cfg.Logger, e) }

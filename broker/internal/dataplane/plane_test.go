@@ -248,13 +248,8 @@ func TestMoveCopiesSwitchesAndGivesUp(t *testing.T) {
 	for i := range 50 {
 		c.send(id, fmt.Sprint("v", i))
 	}
-	op := c.must(&metadata.StartOperation{
-		Kind: metadata.OpMoveTopic, Key: "move", PlacementRevision: c.image().PlacementRevision,
-		Moves: []*metadata.Move{{Partition: id, From: []model.NodeID{1, 2, 3}, To: []model.NodeID{4, 2, 3}, Leader: 4, State: metadata.MovePlanned}},
-	}).(*metadata.OperationResult)
-	c.must(&metadata.AdvanceMove{Operation: op.ID, Partition: id, To: metadata.MoveAdding})
-	c.isr(id, 1, 2, 3, 4)
-	c.must(&metadata.AdvanceMove{Operation: op.ID, Partition: id, To: metadata.MoveSwitched})
+	op := c.startMove(id)
+	c.must(&metadata.AdvanceMove{Operation: op, Partition: id, To: metadata.MoveSwitched})
 	eventually(t, "node 1 reports that it gave the copy up", func() bool {
 		r := c.nodes[0].plane.Report()
 		return len(r.Retired) == 1 && r.Retired[0] == id
@@ -464,5 +459,59 @@ func TestProducerIDsAreUniqueOverNodes(t *testing.T) {
 			}
 			seen[id] = true
 		}
+	}
+}
+
+// startMove begins to move a partition of three replicas from node 1 to node 4 and
+// brings it to the switch.
+func (c *cluster) startMove(id model.Partition) model.OperationID {
+	c.t.Helper()
+	op := c.must(&metadata.StartOperation{
+		Kind: metadata.OpMoveTopic, Key: "move", PlacementRevision: c.image().PlacementRevision,
+		Moves: []*metadata.Move{{Partition: id, From: []model.NodeID{1, 2, 3}, To: []model.NodeID{4, 2, 3}, Leader: 4, State: metadata.MovePlanned}},
+	}).(*metadata.OperationResult)
+	c.must(&metadata.AdvanceMove{Operation: op.ID, Partition: id, To: metadata.MoveAdding})
+	c.isr(id, 1, 2, 3, 4)
+	return op.ID
+}
+
+func TestCopyIsReportedRetiredOnlyOnceItsDirectoryIsRenamed(t *testing.T) {
+	c := newCluster(t, 4, nil)
+	id := c.topic("orders", nil, 1, 2, 3)
+	c.send(id, "first")
+	op := c.startMove(id)
+	failed := make(chan struct{}, 1)
+	c.nodes[0].fs.Fail(func(called vfs.Op, name string) error {
+		if called == vfs.OpRename && strings.Contains(name, id.String()) {
+			kick(failed)
+			return syscall.EIO
+		}
+		return nil
+	})
+	c.must(&metadata.AdvanceMove{Operation: op, Partition: id, To: metadata.MoveSwitched})
+	<-failed
+	<-failed // and again
+	if r := c.nodes[0].plane.Report(); len(r.Retired) != 0 {
+		t.Fatalf("reported retired: %v", r.Retired)
+	}
+	c.nodes[0].fs.Fail(nil)
+	eventually(t, "it is given up after all", func() bool { return len(c.nodes[0].plane.Report().Retired) == 1 })
+}
+
+func TestCopyMovedAwayWhileTheNodeWasDownIsGivenUpAtItsStart(t *testing.T) {
+	c := newCluster(t, 4, nil)
+	id := c.topic("orders", nil, 1, 2, 3)
+	c.send(id, "first")
+	op := c.startMove(id)
+	c.elect(id, 4)
+	c.crash(c.nodes[0], 1)
+	c.must(&metadata.AdvanceMove{Operation: op, Partition: id, To: metadata.MoveSwitched})
+	c.start(c.nodes[0], false)
+	if r := c.nodes[0].plane.Report(); len(r.Retired) != 1 || r.Retired[0] != id {
+		t.Fatalf("reported retired: %v", r.Retired)
+	}
+	names, err := c.nodes[0].memory.List("/data/logs")
+	if err != nil || len(names) != 1 || !strings.Contains(names[0], ".deleted-") {
+		t.Fatalf("directories %v, %v", names, err)
 	}
 }

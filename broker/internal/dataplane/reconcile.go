@@ -1,6 +1,7 @@
 package dataplane
 
 import (
+	"maps"
 	"sync"
 	"time"
 
@@ -22,7 +23,13 @@ func (p *Plane) reconcileLoop() {
 		case <-p.imageKick:
 		}
 		im := p.control.Image()
-		if im == done || !p.current(im) {
+		if !p.current(im) {
+			continue
+		}
+		if self, _ := p.control.Self(); done != nil {
+			p.retryUndone(im, self)
+		}
+		if im == done {
 			continue
 		}
 		p.reconcile(done, im)
@@ -72,8 +79,8 @@ func (p *Plane) reconcile(old, im *metadata.Image) {
 			p.giveUp(id, "topic deleted")
 			p.setRetired(id, false)
 		default:
-			p.giveUp(id, "moved away")
-			p.setRetired(id, model.HasNode(state.Retiring, self))
+			given := p.giveUp(id, "moved away")
+			p.setRetired(id, given && model.HasNode(state.Retiring, self))
 		}
 	}
 	if len(change.Nodes) > 0 {
@@ -127,6 +134,10 @@ func (p *Plane) openNew(im *metadata.Image, self model.NodeID, ids []model.Parti
 	p.mu.Lock()
 	for _, l := range missing {
 		p.locals[l.id] = l
+		delete(p.undone, l.id)
+	}
+	if len(missing) > 0 {
+		p.relist()
 	}
 	p.mu.Unlock()
 }
@@ -233,11 +244,16 @@ func (p *Plane) rebuild(l *local, state *metadata.Partition, self model.NodeID) 
 
 // giveUp closes a copy that the metadata says is not needed here, and renames its
 // directory; purge deletes it later. A copy that was never opened in this run
-// (moved away while the node was down) is renamed too.
-func (p *Plane) giveUp(id model.Partition, reason string) {
+// (moved away while the node was down) is renamed too. False: the directory could
+// not be renamed, and housekeeping tries again.
+func (p *Plane) giveUp(id model.Partition, reason string) bool {
 	p.mu.Lock()
 	l := p.locals[id]
 	delete(p.locals, id)
+	delete(p.undone, id)
+	if l != nil {
+		p.relist()
+	}
 	p.mu.Unlock()
 	if l != nil {
 		p.unfollow(l)
@@ -245,14 +261,42 @@ func (p *Plane) giveUp(id model.Partition, reason string) {
 	}
 	renamed, err := p.markDeleted(id)
 	if err != nil {
-		if p.cfg.Logger != nil {
-			p.cfg.Logger.Error("replica directory not renamed", "partition", id.String(), "error", err)
-		}
-		return
+		p.log(telemetry.ReplicaNotDropped{Partition: id, Err: err})
+		p.mu.Lock()
+		p.undone[id] = reason
+		p.mu.Unlock()
+		return false
 	}
 	if renamed != "" {
 		p.trash.add(renamed, time.Now())
 		p.log(telemetry.ReplicaDropped{Partition: id, Reason: reason})
+	}
+	return true
+}
+
+// giveUpAgain has reconcile look again at the copies that it could not give up.
+func (p *Plane) giveUpAgain() {
+	p.mu.RLock()
+	some := len(p.undone) > 0
+	p.mu.RUnlock()
+	if some {
+		kick(p.imageKick)
+	}
+}
+
+// retryUndone gives up what could not be given up before, unless the image wants
+// it here again.
+func (p *Plane) retryUndone(im *metadata.Image, self model.NodeID) {
+	p.mu.RLock()
+	undone := maps.Clone(p.undone)
+	p.mu.RUnlock()
+	for id, reason := range undone {
+		state := im.Partition(id)
+		if state != nil && model.HasNode(state.Replicas, self) {
+			continue // opened anew; reconcile took it off
+		}
+		given := p.giveUp(id, reason)
+		p.setRetired(id, given && state != nil && model.HasNode(state.Retiring, self))
 	}
 }
 

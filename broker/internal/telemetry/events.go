@@ -112,6 +112,17 @@ func (e ReplicaDropped) Describe() (slog.Level, string, []slog.Attr) {
 	return slog.LevelInfo, "replica given up", []slog.Attr{partition(e.Partition), slog.String("reason", e.Reason)}
 }
 
+// ReplicaNotDropped: a copy that is not needed could not be given up yet.
+type ReplicaNotDropped struct {
+	Partition model.Partition
+	Err       error
+}
+
+// Describe implements Event.
+func (e ReplicaNotDropped) Describe() (slog.Level, string, []slog.Attr) {
+	return slog.LevelWarn, "replica could not be given up yet", []slog.Attr{partition(e.Partition), slog.Any("error", e.Err)}
+}
+
 // ISRProposalRefused: the controller declined a change of ISR.
 type ISRProposalRefused struct {
 	Partition model.Partition

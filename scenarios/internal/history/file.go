@@ -121,6 +121,9 @@ func Decode(r io.Reader) (*History, error) {
 		n++
 		var l line
 		if err := json.Unmarshal(scanner.Bytes(), &l); err != nil {
+			if !scanner.Scan() && scanner.Err() != nil {
+				return nil, fmt.Errorf("the file is cut off in line %d: %w", n, scanner.Err())
+			}
 			return nil, fmt.Errorf("line %d: %w", n, err)
 		}
 		if n == 1 {

@@ -108,7 +108,7 @@ func (f *fsm) watchRepeats(index uint64) {
 		f.alarms.Add(1)
 		if f.repeats == restoreAlarm || f.repeats%1000 == 0 {
 			f.log.Error("metadata snapshot restored again and again; stop this node, delete its raft directory and restart it",
-				"offset", index, "reason", "hashicorp/raft issue 697", "took", f.repeats)
+				"index", index, "repeats", f.repeats, "reason", "hashicorp/raft issue 697")
 		}
 	}
 }

@@ -2,7 +2,6 @@ package container
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -49,7 +48,7 @@ func (c *cluster) labels(broker string) map[string]string {
 
 func (c *cluster) resource(what string) string { return "ister-" + c.run + "-" + what }
 
-// ensureNetworks makes the networks before the first broker; c.mu is held.
+// ensureNetworks makes the networks before the first broker.
 func (c *cluster) ensureNetworks(ctx context.Context) error {
 	if c.networks != nil {
 		return nil
@@ -76,17 +75,16 @@ func (c *cluster) ensureNetworks(ctx context.Context) error {
 
 // prepare gives the next broker its name, ports, directory and disk.
 func (c *cluster) prepare(ctx context.Context) (*broker, error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed {
-		return nil, errors.New("the cluster is closed")
-	}
-	if err := c.ensureNetworks(ctx); err != nil {
+	name := fmt.Sprintf("b%d", len(c.brokers)+1)
+	b := &broker{Member: &docker.Member{Broker: setups.Broker{Name: name, Raft: fmt.Sprintf("%s:%d", clusterName(name), raftPort), LogFile: logFile(name)}}}
+	if err := c.publish(b); err != nil {
 		return nil, err
 	}
-	name := fmt.Sprintf("b%d", len(c.brokers)+1)
-	b := &broker{Broker: setups.Broker{Name: name, Raft: fmt.Sprintf("%s:%d", clusterName(name), raftPort), LogFile: logFile(name)}}
-	if err := c.publish(b); err != nil {
+	if err := c.Enter(b.Member); err != nil {
+		return nil, err
+	}
+	c.brokers = append(c.brokers, b)
+	if err := c.ensureNetworks(ctx); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(filepath.Join(c.dir, "brokers", name), 0o755); err != nil {
@@ -105,7 +103,6 @@ func (c *cluster) prepare(ctx context.Context) (*broker, error) {
 			return nil, err
 		}
 	}
-	c.brokers = append(c.brokers, b)
 	return b, nil
 }
 
@@ -164,13 +161,7 @@ func (c *cluster) tryLaunch(ctx context.Context, b *broker, more []string) error
 		_ = made.Terminate(ctx) // Close removes it by its label otherwise
 		return err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.closed { // meanwhile: Close did not know of it
-		return errors.Join(errors.New("the cluster is closed"), box.Kill(ctx), made.Terminate(ctx))
-	}
-	c.image, b.box = image, box
-	return nil
+	return c.Started(ctx, b.Member, box)
 }
 
 func (c *cluster) arguments(b *broker, more []string) []string {

@@ -7,14 +7,17 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/moby/moby/api/types/container"
-	"github.com/moby/moby/api/types/network"
 	"github.com/moby/moby/client"
 	testcontainers "github.com/testcontainers/testcontainers-go"
 
 	"github.com/ister-mq/ister/setups"
 )
+
+// engineTimeout bounds a question to the engine from a connection's goroutine.
+const engineTimeout = 10 * time.Second
 
 // Can implements setups.Faults.
 func (c *cluster) Can() []setups.Fault {
@@ -28,18 +31,27 @@ func (c *cluster) Can() []setups.Fault {
 	return can
 }
 
+// find returns a broker that was started.
+func (c *cluster) find(name string) (*broker, error) {
+	if _, err := c.Find(name); err != nil {
+		return nil, err
+	}
+	for _, b := range c.brokers {
+		if b.Name == name {
+			return b, nil
+		}
+	}
+	return nil, fmt.Errorf("no broker is called %s", name)
+}
+
 // CutOff takes the cluster network from the broker's container.
 func (c *cluster) CutOff(ctx context.Context, name string) error {
 	b, err := c.find(name)
-	if err != nil || b.cut {
+	if err != nil {
 		return err
 	}
 	c.links.CutOff(name)
-	if _, err := c.engine.API.NetworkDisconnect(ctx, c.networks.cluster, client.NetworkDisconnectOptions{Container: b.box.ID()}); err != nil {
-		return fmt.Errorf("cut %s off: %w", name, err)
-	}
-	b.cut = true
-	return nil
+	return c.engine.CutOff(ctx, b.Member, c.networks.cluster)
 }
 
 // Heal implements setups.Faults.
@@ -48,13 +60,8 @@ func (c *cluster) Heal(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if b.cut {
-		if _, err := c.engine.API.NetworkConnect(ctx, c.networks.cluster, client.NetworkConnectOptions{
-			Container: b.box.ID(), EndpointConfig: &network.EndpointSettings{Aliases: []string{clusterName(name)}},
-		}); err != nil {
-			return fmt.Errorf("heal %s: %w", name, err)
-		}
-		b.cut = false
+	if err := c.engine.Heal(ctx, b.Member, c.networks.cluster, clusterName(name)); err != nil {
+		return err
 	}
 	c.links.Heal(name)
 	return nil
@@ -179,7 +186,7 @@ func (c *cluster) FillDisk(ctx context.Context, name string, leaveBytes int64) e
 	if err != nil {
 		return err
 	}
-	return b.box.Fill(ctx, dataDir, c.limits.DiskBytes, leaveBytes)
+	return b.Box.Fill(ctx, dataDir, c.limits.DiskBytes, leaveBytes)
 }
 
 // FreeDisk implements setups.Faults.
@@ -188,7 +195,7 @@ func (c *cluster) FreeDisk(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	return b.box.Free(ctx, dataDir)
+	return b.Box.Free(ctx, dataDir)
 }
 
 func (c *cluster) limited(name, what string) (*broker, error) {

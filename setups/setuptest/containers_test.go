@@ -13,6 +13,7 @@ import (
 	testcontainers "github.com/testcontainers/testcontainers-go"
 
 	"github.com/ister-mq/ister/setups"
+	"github.com/ister-mq/ister/setups/compose"
 	"github.com/ister-mq/ister/setups/container"
 	"github.com/ister-mq/ister/setups/setuptest"
 )
@@ -101,4 +102,11 @@ func TestContainersAreCleanedUpAfterACrashOfTheRunner(t *testing.T) {
 	if rest := left(t, id); len(rest) > 0 {
 		t.Fatalf("still there: %v", rest)
 	}
+}
+
+func TestCompose(t *testing.T) {
+	o := run(t)
+	setuptest.Run(t, setuptest.Config{Setup: compose.Setup{}, Options: o,
+		Faults: []setups.Fault{setups.FaultCutOff},
+		Left:   func() []string { return left(t, filepath.Base(o.Dir)) }})
 }

@@ -86,16 +86,11 @@ func (b *Box) Start(ctx context.Context) error {
 	if b.Running() {
 		return fmt.Errorf("%s runs already", b.name)
 	}
-	background := context.WithoutCancel(ctx)
-	next := b.engine.API.ContainerWait(background, b.id, client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
+	ctx = context.WithoutCancel(ctx)
+	next := b.engine.API.ContainerWait(ctx, b.id, client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
 	if _, err := b.engine.API.ContainerStart(ctx, b.id, client.ContainerStartOptions{}); err != nil {
 		return fmt.Errorf("start %s: %w", b.name, err)
 	}
-	return b.Follow(background, next)
-}
-
-// Follow takes over a container that was just started: its log and its end.
-func (b *Box) Follow(ctx context.Context, next client.ContainerWaitResult) error {
 	info, err := b.engine.API.ContainerInspect(ctx, b.id, client.ContainerInspectOptions{})
 	if err != nil {
 		return fmt.Errorf("inspect %s: %w", b.name, err)
@@ -123,11 +118,6 @@ func (b *Box) Follow(ctx context.Context, next client.ContainerWaitResult) error
 		}
 	}()
 	return nil
-}
-
-// Wait asks for the next end of the container, before it is started.
-func (b *Box) Wait(ctx context.Context) client.ContainerWaitResult {
-	return b.engine.API.ContainerWait(ctx, b.id, client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
 }
 
 // exitOf reads a container's status, in which an end by a signal is 128 and the
@@ -300,8 +290,8 @@ func get(ctx context.Context, caller *http.Client, url string) (int, string, err
 	return response.StatusCode, strings.TrimSpace(string(body)), err
 }
 
-// Early is the error of a broker that ended while it was starting.
-func (b *Box) Early(exit setups.Exit) error {
+// early is the error of a broker that ended while it was starting.
+func (b *Box) early(exit setups.Exit) error {
 	how := exit.Signal
 	if how == "" {
 		how = fmt.Sprintf("exit code %d", exit.Code)

@@ -13,6 +13,8 @@
 //	binary.go  finding or building a static binary for the engine's platform
 //	image.go   the image, named by the binary's digest
 //	box.go     one container: start, end, freeze, log
+//	fleet.go   the brokers of a cluster and their life
+//	network.go cutting a broker off
 //	disk.go    filling and freeing a volume
 //	clean.go   removal by label
 package docker

@@ -1,0 +1,322 @@
+// Package compose runs a cluster from compose.yaml, a file that people can keep
+// and run by hand: three brokers, and a fourth that waits to be added.
+//
+// docker-compose (1.28 or newer) or docker compose (v2), whichever is there,
+// makes and removes what the file says; brokers are then started, stopped,
+// killed and frozen one by one on the Docker engine.
+package compose
+
+import (
+	"context"
+	_ "embed" // the compose file
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync"
+
+	"github.com/moby/moby/client"
+
+	"github.com/ister-mq/ister/setups"
+	"github.com/ister-mq/ister/setups/internal/docker"
+)
+
+//go:embed compose.yaml
+var file []byte
+
+// Brokers of the file: those that form the cluster, and all.
+const (
+	formed = 3
+	most   = 4
+)
+
+// Setup implements setups.Setup.
+type Setup struct{}
+
+// Name implements setups.Setup.
+func (Setup) Name() string { return "compose" }
+
+// Check implements setups.Setup.
+func (Setup) Check(ctx context.Context) []setups.Finding {
+	f := setups.Finding{Code: "COMPOSE", OK: true}
+	command, version, err := find(ctx)
+	if err != nil {
+		f.OK, f.Fatal, f.Message, f.Remedy = false, true, err.Error(), "install it (Debian: apt-get install docker-compose)"
+	} else {
+		f.Message = strings.Join(command, " ") + " " + version
+	}
+	return append([]setups.Finding{f}, docker.Check(ctx)...)
+}
+
+// find looks for either kind of compose.
+func find(ctx context.Context) (command []string, version string, err error) {
+	for _, command := range [][]string{{"docker", "compose"}, {"docker-compose"}} {
+		args := append(command[1:len(command):len(command)], "version", "--short")
+		if out, err := exec.CommandContext(ctx, command[0], args...).Output(); err == nil {
+			return command, strings.TrimSpace(string(out)), nil
+		}
+	}
+	return nil, "", errors.New("neither docker compose nor docker-compose is installed")
+}
+
+// New implements setups.Setup.
+func (Setup) New(ctx context.Context, options setups.Options) (setups.Cluster, error) {
+	if options.Say == nil {
+		options.Say = func(string) {}
+	}
+	dir, err := filepath.Abs(options.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("run directory: %w", err)
+	}
+	command, _, err := find(ctx)
+	if err != nil {
+		return nil, err
+	}
+	engine, err := docker.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	path, digest, err := docker.FindBinary(ctx, options, engine.Arch)
+	if err != nil {
+		engine.Close()
+		return nil, err
+	}
+	run := filepath.Base(dir)
+	return &cluster{engine: engine, command: command, path: path, digest: digest, dir: dir, run: run, project: projectOf(run)}, nil
+}
+
+// projectOf makes a project name, for which compose has rules, of a run's id.
+func projectOf(run string) string {
+	return "ister-" + regexp.MustCompile(`[^a-z0-9_-]`).ReplaceAllString(strings.ToLower(run), "-")
+}
+
+// Clean removes everything that a run made on the engine, also after a crash of
+// the runner, and returns what it could not remove.
+func Clean(ctx context.Context, runID string) (leftovers []string, err error) {
+	engine, err := docker.Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer engine.Close()
+	return engine.Clean(ctx, runID)
+}
+
+type cluster struct {
+	docker.Fleet
+	engine            *docker.Engine
+	command           []string
+	path, digest      string
+	dir, run, project string
+	settings          []string // environment of compose
+	ports             [most][3]int
+}
+
+var (
+	_ setups.Cluster = (*cluster)(nil)
+	_ setups.Faults  = (*cluster)(nil)
+	_ setups.Inner   = (*cluster)(nil)
+)
+
+func (c *cluster) Binary() (string, string) { return docker.ImageName(c.digest), c.digest }
+
+// InnerAdmin implements setups.Inner.
+func (c *cluster) InnerAdmin(name string) string { return name + ".cluster:50051" }
+
+func (c *cluster) Form(ctx context.Context, n int) ([]setups.Broker, error) {
+	if n != formed {
+		return nil, &setups.Refused{Setup: "compose", What: fmt.Sprintf("form a cluster of %d", n), Why: fmt.Sprintf("compose.yaml has %d brokers that form one", formed), Remedy: "use the setup container"}
+	}
+	if err := c.configure(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.create(ctx, "b1", "b2", "b3"); err != nil {
+		return nil, err
+	}
+	errs := make([]error, formed)
+	members := make([]*docker.Member, formed)
+	var starts sync.WaitGroup
+	for i := range formed {
+		m, err := c.enter(i)
+		if err != nil {
+			return nil, err
+		}
+		members[i] = m
+		starts.Go(func() { errs[i] = c.launch(ctx, m) })
+	}
+	starts.Wait()
+	if err := errors.Join(errs...); err != nil {
+		return nil, err
+	}
+	for _, m := range members {
+		if err := c.Await(ctx, m, "/readyz"); err != nil {
+			return nil, err
+		}
+	}
+	return c.Brokers(), nil
+}
+
+func (c *cluster) Add(ctx context.Context) (setups.Broker, error) {
+	i := c.Size()
+	if i >= most {
+		return setups.Broker{}, &setups.Refused{Setup: "compose", What: fmt.Sprintf("add broker %d", i+1), Why: fmt.Sprintf("compose.yaml has %d", most), Remedy: "use the setup container"}
+	}
+	m, err := c.enter(i)
+	if err != nil {
+		return setups.Broker{}, err
+	}
+	if err := c.create(ctx, m.Name); err != nil {
+		return setups.Broker{}, err
+	}
+	if err := c.launch(ctx, m); err != nil {
+		return setups.Broker{}, err
+	}
+	if err := c.Await(ctx, m, "/healthz"); err != nil {
+		return setups.Broker{}, err
+	}
+	started := m.Broker
+	started.Running = true
+	return started, nil
+}
+
+// configure writes the compose file and its settings into the run's directory,
+// from where a person can use them as well.
+func (c *cluster) configure(ctx context.Context) error {
+	image, err := c.engine.EnsureImage(ctx, c.path, c.digest)
+	if err != nil {
+		return err
+	}
+	ports, err := setups.FreePorts(3 * most)
+	if err != nil {
+		return err
+	}
+	c.settings = []string{"COMPOSE_PROJECT_NAME=" + c.project, "ISTER_IMAGE=" + image, "ISTER_RUN=" + c.run, "ISTER_HOST=" + c.engine.Host, "ISTER_BIND=" + c.engine.Bind.String()}
+	for i := range most {
+		c.ports[i] = [3]int(ports[3*i : 3*i+3])
+		for j, what := range []string{"KAFKA", "ADMIN", "METRICS"} {
+			c.settings = append(c.settings, fmt.Sprintf("ISTER_B%d_%s=%d", i+1, what, c.ports[i][j]))
+		}
+	}
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return fmt.Errorf("make the run's directory: %w", err)
+	}
+	return errors.Join(
+		os.WriteFile(filepath.Join(c.dir, "compose.yaml"), file, 0o644),
+		os.WriteFile(filepath.Join(c.dir, ".env"), []byte(strings.Join(c.settings, "\n")+"\n"), 0o644))
+}
+
+// compose runs a command of docker-compose or docker compose. Settings are given
+// as environment, which both take, and win over the caller's.
+func (c *cluster) compose(ctx context.Context, args ...string) error {
+	all := append(c.command[1:len(c.command):len(c.command)], "-f", filepath.Join(c.dir, "compose.yaml"), "--project-directory", c.dir, "--profile", "scale")
+	cmd := exec.CommandContext(ctx, c.command[0], append(all, args...)...)
+	cmd.Dir, cmd.Env = c.dir, append(os.Environ(), c.settings...)
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%s %s: %w\n%s", strings.Join(c.command, " "), strings.Join(args, " "), err, strings.TrimSpace(string(out)))
+	}
+	return nil
+}
+
+// create makes the containers of services, with their networks and volumes, and
+// starts none.
+func (c *cluster) create(ctx context.Context, services ...string) error {
+	return c.compose(ctx, append([]string{"up", "--no-start", "--no-recreate"}, services...)...)
+}
+
+// enter adds the broker with an index.
+func (c *cluster) enter(i int) (*docker.Member, error) {
+	name := fmt.Sprintf("b%d", i+1)
+	at := func(port int) string { return c.engine.Host + ":" + strconv.Itoa(port) }
+	m := &docker.Member{Broker: setups.Broker{
+		Name: name, Kafka: at(c.ports[i][0]), Admin: at(c.ports[i][1]), Metrics: at(c.ports[i][2]),
+		Raft: name + ".cluster:7650", LogFile: filepath.Join("brokers", name, "log"),
+	}}
+	return m, c.Enter(m)
+}
+
+// launch finds the container that compose made for a broker and starts it.
+func (c *cluster) launch(ctx context.Context, m *docker.Member) error {
+	list, err := c.engine.API.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: make(client.Filters).
+		Add("label", "com.docker.compose.project="+c.project, "com.docker.compose.service="+m.Name)})
+	if err != nil {
+		return fmt.Errorf("find the container of %s: %w", m.Name, err)
+	}
+	if len(list.Items) != 1 {
+		return fmt.Errorf("compose made %d containers of %s, want 1", len(list.Items), m.Name)
+	}
+	if err := docker.Record(c.dir, m.Broker, docker.ImageName(c.digest), c.digest, strings.Fields(list.Items[0].Command)); err != nil {
+		return err
+	}
+	box := c.engine.NewBox(list.Items[0].ID, m.Name, filepath.Join(c.dir, m.LogFile))
+	if err := box.Start(ctx); err != nil {
+		return err
+	}
+	return c.Started(ctx, m, box)
+}
+
+// Close stops the brokers in order, has compose take down what it made, and
+// removes what carries the run's label all the same.
+func (c *cluster) Close(ctx context.Context) []string {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), docker.CloseTimeout)
+	defer cancel()
+	if !c.End(ctx) {
+		return nil
+	}
+	defer c.engine.Close()
+	var errs []error
+	if c.settings != nil {
+		errs = append(errs, c.compose(ctx, "down", "--volumes", "--remove-orphans"))
+	}
+	left, err := c.engine.Clean(ctx, c.run)
+	errs = append(errs, err, c.engine.RemoveImage(ctx, docker.ImageName(c.digest)))
+	if err := errors.Join(errs...); err != nil {
+		left = append(left, err.Error())
+	}
+	return left
+}
+
+// network is the name that compose gave the cluster network.
+func (c *cluster) network() string { return c.project + "_cluster" }
+
+// Can implements setups.Faults.
+func (c *cluster) Can() []setups.Fault { return []setups.Fault{setups.FaultCutOff} }
+
+// CutOff implements setups.Faults.
+func (c *cluster) CutOff(ctx context.Context, name string) error {
+	m, err := c.Find(name)
+	if err != nil {
+		return err
+	}
+	return c.engine.CutOff(ctx, m, c.network())
+}
+
+// Heal implements setups.Faults.
+func (c *cluster) Heal(ctx context.Context, name string) error {
+	m, err := c.Find(name)
+	if err != nil {
+		return err
+	}
+	return c.engine.Heal(ctx, m, c.network(), name, name+".cluster")
+}
+
+// Slow implements setups.Faults.
+func (c *cluster) Slow(_ context.Context, name string, _ setups.Link) error {
+	return c.refuse("slow " + name + " down")
+}
+
+// FillDisk implements setups.Faults.
+func (c *cluster) FillDisk(_ context.Context, name string, _ int64) error {
+	return c.refuse("fill the disk of " + name)
+}
+
+// FreeDisk implements setups.Faults.
+func (c *cluster) FreeDisk(_ context.Context, name string) error {
+	return c.refuse("free the disk of " + name)
+}
+
+func (c *cluster) refuse(what string) error {
+	return &setups.Refused{Setup: "compose", What: what, Why: "compose.yaml describes a plain cluster", Remedy: "use the setup container"}
+}

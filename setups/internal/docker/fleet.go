@@ -1,0 +1,175 @@
+package docker
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/ister-mq/ister/setups"
+)
+
+const (
+	// CloseTimeout bounds the end of a cluster, whatever the caller's context.
+	CloseTimeout = 60 * time.Second
+	// stopGrace is how long the end lets brokers end in order.
+	stopGrace = 10 * time.Second
+	// engineTimeout bounds a question to the engine where the caller gives no context.
+	engineTimeout = 10 * time.Second
+)
+
+// Member is one broker of a fleet and its container.
+type Member struct {
+	setups.Broker
+	Box *Box // nil before the first start
+	// Cut: off the cluster network.
+	Cut bool
+}
+
+// Fleet is the life of brokers in containers, the same however these are made.
+// It implements the part of setups.Cluster that starts and ends brokers. The
+// zero value is ready.
+type Fleet struct {
+	mu      sync.Mutex
+	members []*Member // guarded by mu, as is each Box
+	closed  bool      // guarded by mu
+}
+
+// Enter adds a broker that is about to be made, unless the fleet is closed.
+func (f *Fleet) Enter(m *Member) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.closed {
+		return errors.New("the cluster is closed")
+	}
+	f.members = append(f.members, m)
+	return nil
+}
+
+// Size is how many brokers there are.
+func (f *Fleet) Size() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return len(f.members)
+}
+
+// Started gives a broker its container. One that started while the fleet was
+// closed is ended.
+func (f *Fleet) Started(ctx context.Context, m *Member, box *Box) error {
+	f.mu.Lock()
+	m.Box = box
+	closed := f.closed
+	f.mu.Unlock()
+	if closed {
+		return errors.Join(errors.New("the cluster is closed"), box.Kill(ctx))
+	}
+	return nil
+}
+
+// Brokers implements setups.Cluster.
+func (f *Fleet) Brokers() []setups.Broker {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	out := make([]setups.Broker, len(f.members))
+	for i, m := range f.members {
+		out[i] = m.Broker
+		out[i].Running = m.Box != nil && m.Box.Running()
+	}
+	return out
+}
+
+// Find returns a broker that was started at least once.
+func (f *Fleet) Find(name string) (*Member, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.members {
+		if m.Name == name && m.Box != nil {
+			return m, nil
+		}
+	}
+	return nil, fmt.Errorf("no broker is called %s", name)
+}
+
+// Await waits until a path of a broker's admin port answers 200. An end before
+// that is an error.
+func (f *Fleet) Await(ctx context.Context, m *Member, path string) error {
+	exit, err := m.Box.Await(ctx, "http://"+m.Admin+path)
+	if err == nil && exit != nil {
+		err = m.Box.early(*exit)
+	}
+	return err
+}
+
+// Start implements setups.Cluster.
+func (f *Fleet) Start(ctx context.Context, name string) (*setups.Exit, error) {
+	m, err := f.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.Box.Start(ctx); err != nil {
+		return nil, err
+	}
+	return m.Box.Await(ctx, "http://"+m.Admin+"/healthz")
+}
+
+// Stop implements setups.Cluster.
+func (f *Fleet) Stop(ctx context.Context, name string, grace time.Duration) (setups.Exit, error) {
+	m, err := f.Find(name)
+	if err != nil {
+		return setups.Exit{}, err
+	}
+	return m.Box.Stop(ctx, grace)
+}
+
+// Kill implements setups.Cluster.
+func (f *Fleet) Kill(ctx context.Context, name string) error {
+	m, err := f.Find(name)
+	if err != nil {
+		return err
+	}
+	return m.Box.Kill(ctx)
+}
+
+// Pause implements setups.Cluster.
+func (f *Fleet) Pause(name string) error {
+	m, err := f.Find(name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
+	defer cancel()
+	return m.Box.Pause(ctx)
+}
+
+// Resume implements setups.Cluster.
+func (f *Fleet) Resume(name string) error {
+	m, err := f.Find(name)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), engineTimeout)
+	defer cancel()
+	return m.Box.Resume(ctx)
+}
+
+// End stops every broker in order and lets none start any more. False: it was
+// ended before.
+func (f *Fleet) End(ctx context.Context) bool {
+	f.mu.Lock()
+	again := f.closed
+	f.closed = true
+	members := f.members
+	f.mu.Unlock()
+	if again {
+		return false
+	}
+	var ends sync.WaitGroup
+	for _, m := range members {
+		if m.Box != nil && m.Box.Running() {
+			ends.Go(func() { _, _ = m.Box.Stop(ctx, stopGrace) }) // what is left is seen afterwards
+		}
+	}
+	ends.Wait()
+	return true
+}

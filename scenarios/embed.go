@@ -1,15 +1,3 @@
-// Package scenarios holds the scenarios that ship with Ister, and the command
-// that runs them: `scenario`, which is also `ister scenario`.
-//
-// It reaches a cluster as any operator and client does, through admin/client and
-// a Kafka client; a scenario that peeks inside proves nothing.
-//
-// File map:
-//
-//	embed.go     the shipped scenarios, and finding one by name or path
-//	command.go   the command tree, flags, exit codes
-//	running.go   run, stop, clean, runs
-//	reading.go   list, show, plan, report, lint, doctor, verify
 package scenarios
 
 import (

@@ -1,16 +1,3 @@
-// Package process runs a cluster as processes of the ister binary on this
-// machine: each in a process group of its own, on free ports, with everything
-// below the run's directory and every process in the run's ledger.
-//
-// It never looks for processes by name and never signals one that it did not
-// start.
-//
-// File map:
-//
-//	process.go  the setup and its cluster
-//	binary.go   finding or building the ister binary
-//	ledger.go   what was started, also for a later `clean`
-//	ports.go    free ports
 package process
 
 import (

@@ -1,18 +1,3 @@
-// Package run carries scenarios out: it makes a run's directory, stands the
-// cluster up through a setup, runs the steps, judges guards and criteria, cleans
-// up whatever happened, and leaves the evidence.
-//
-// Invariants: `always` and the cleanup run on pass, fail, timeout and interrupt.
-// Nothing is ended that the run did not start. A run that did not test what it
-// was meant to is never a pass.
-//
-// File map:
-//
-//	engine.go  Options, Execute, the order of things
-//	step.go    one step: inputs, timeout, until
-//	judge.go   guards and criteria, failures
-//	dir.go     a run's directory and its checksums
-//	manage.go  listing, stopping and cleaning runs
 package run
 
 import (

@@ -1,0 +1,13 @@
+// Package report holds what a run leaves for people and machines: the record of
+// the run (run.json), its events, and their renderings for a terminal, Markdown
+// and JUnit. Renderings are functions of the record alone, so they can be made
+// again from a run's directory.
+//
+// File map:
+//
+//	doc.go       this page
+//	run.go       Run, Step, Check, Verdict, exit codes
+//	event.go     Event, and the file of events
+//	terminal.go  progress and tables on a terminal
+//	files.go     junit.xml and summary.md
+package report

@@ -8,7 +8,8 @@ command -v kcat >/dev/null || { echo "kcat is not installed: apt-get install kca
 work=$(mktemp -d)
 pids=()
 cleanup() {
-  for p in "${pids[@]}"; do kill -9 "$p" 2>/dev/null || true; done
+  for p in "${pids[@]}"; do kill "$p" 2>/dev/null || true; done
+  for p in "${pids[@]}"; do wait "$p" 2>/dev/null || true; done
   rm -rf "$work"
 }
 trap cleanup EXIT
@@ -35,7 +36,7 @@ for i in 0 1 2; do
   done
 done
 
-seq -f 'key-%g:value-%012.0f' 1 10000 >"$work/sent"
+awk 'BEGIN { for (i = 1; i <= 10000; i++) printf "key-%d:value-%012d\n", i, i }' >"$work/sent"
 n=0
 for codec in none gzip snappy lz4 zstd; do
   "$ister" admin topics create "/default/kcat-$codec" --partitions 1 >/dev/null

@@ -1,0 +1,174 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log"
+	"net"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/mark3labs/mcp-go/server"
+	"github.com/spf13/cobra"
+
+	"github.com/ister-mq/ister/admin/client"
+)
+
+// TokenVariable is the environment variable with the bearer token.
+const TokenVariable = "ISTER_MCP_TOKEN"
+
+// workers bounds the calls at the same time on stdio: a wait takes one.
+const workers = 32
+
+type flags struct {
+	http          string
+	tokenFile     string
+	origins       []string
+	readOnly      bool
+	noDestructive bool
+	toolsets      []string
+	endpoint      string
+	runsDir       string
+	auditLog      string
+	listTools     bool
+}
+
+// NewCommand makes the command. Skills are file systems with <name>/SKILL.md
+// files to serve besides the one of this package. The name of the root command
+// says how runs are started: with `scenario`, or else with `ister scenario`.
+func NewCommand(skills ...fs.FS) *cobra.Command {
+	f := &flags{}
+	c := &cobra.Command{
+		Use: "mcp", Short: "Serve scenarios and the admin API to AI agents (Model Context Protocol)",
+		Long: `Serve scenarios and the admin API as tools of the Model Context Protocol: on standard input and output,
+or with --http over streamable HTTP. Runs that a tool starts go on when the client or this process ends.
+
+Tools that can disturb or destroy something in a cluster show a plan first and act only with its plan_id.
+--read-only leaves only tools that change nothing; --no-destructive leaves out those that can disturb or
+destroy. HTTP always needs a bearer token: --token-file, or ` + TokenVariable + `.`,
+		Example: `  ister mcp                                        # stdio, for an agent on this machine
+  ister mcp --read-only --toolsets diagnose,cluster --endpoint 10.0.0.1:50051,10.0.0.2:50051
+  ister mcp --http 127.0.0.1:8765 --token-file token`,
+		Args: cobra.NoArgs, SilenceUsage: true,
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c, skills) },
+	}
+	c.Flags().StringVar(&f.http, "http", "", "serve HTTP on this address instead of stdio; a bare port is of the loopback interface")
+	c.Flags().StringVar(&f.tokenFile, "token-file", "", "file with the bearer token for --http (default: "+TokenVariable+")")
+	c.Flags().StringSliceVar(&f.origins, "allow-origin", nil, "origin of pages that may call, besides those of this machine; may be repeated")
+	c.Flags().BoolVar(&f.readOnly, "read-only", false, "only tools that change nothing")
+	c.Flags().BoolVar(&f.noDestructive, "no-destructive", false, "no tools that can disturb or destroy something in a cluster")
+	c.Flags().StringSliceVar(&f.toolsets, "toolsets", nil, "only these: "+strings.Join(Toolsets, ", ")+" (default: all)")
+	c.Flags().StringVar(&f.endpoint, "endpoint", "", "admin addresses of the cluster, comma-separated (default: "+client.EndpointVariable+", or "+client.DefaultEndpoint+")")
+	c.Flags().StringVar(&f.runsDir, "runs-dir", "runs", "directory of the runs of scenarios")
+	c.Flags().StringVar(&f.auditLog, "audit-log", "", "file that gets one line of JSON for each call; - is standard error")
+	c.Flags().BoolVar(&f.listTools, "list-tools", false, "print the tools with their schemas, and end")
+	return c
+}
+
+func (f *flags) run(c *cobra.Command, skills []fs.FS) error {
+	config, closeAudit, err := f.config(c, skills)
+	if err != nil {
+		return err
+	}
+	defer closeAudit()
+	s, err := New(config)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	switch {
+	case f.listTools:
+		definitions, err := s.Tools()
+		if err != nil {
+			return err
+		}
+		_, err = fmt.Fprintln(c.OutOrStdout(), string(definitions))
+		return err
+	case f.http == "":
+		return s.ServeStdio(c.Context(), c.InOrStdin(), c.OutOrStdout(), c.ErrOrStderr())
+	}
+	options := HTTPOptions{Token: os.Getenv(TokenVariable), Origins: f.origins}
+	if f.tokenFile != "" {
+		raw, err := readBounded(f.tokenFile, 4<<10)
+		if err != nil {
+			return fmt.Errorf("read the token: %w", err)
+		}
+		options.Token = strings.TrimSpace(string(raw))
+	}
+	if err := options.check(); err != nil {
+		return err
+	}
+	address := f.http
+	if !strings.Contains(address, ":") {
+		address = "127.0.0.1:" + address
+	}
+	if strings.HasPrefix(address, ":") {
+		return fmt.Errorf("--http %s: name the interface, such as 127.0.0.1%s", f.http, address)
+	}
+	listener, err := net.Listen("tcp", address)
+	if err != nil {
+		return fmt.Errorf("listen: %w", err)
+	}
+	if host, _, _ := net.SplitHostPort(listener.Addr().String()); !isLoopback(host) {
+		config.Warn("this listens beyond the loopback interface without encryption: put a TLS proxy in front of it")
+	}
+	fmt.Fprintf(c.ErrOrStderr(), "mcp serves http://%s%s\n", listener.Addr(), Path)
+	return s.serveHTTP(c.Context(), listener, options)
+}
+
+// config turns flags into a Config, and opens the audit log.
+func (f *flags) config(c *cobra.Command, skills []fs.FS) (Config, func(), error) {
+	nothing := func() {}
+	self, err := os.Executable()
+	if err != nil {
+		return Config{}, nothing, fmt.Errorf("find this executable: %w", err)
+	}
+	runner := []string{self, "scenario"}
+	if c.Root().Name() == "scenario" {
+		runner = []string{self}
+	}
+	warn := func(text string) { fmt.Fprintln(c.ErrOrStderr(), "mcp: "+text) }
+	config := Config{
+		Filter: Filter{f.toolsets, f.readOnly, f.noDestructive}, Endpoints: client.EndpointsFromEnvironment(), RunsDir: f.runsDir, Runner: runner, Skills: skills, Warn: warn, Version: version(),
+	}
+	if f.endpoint != "" {
+		config.Endpoints = strings.Split(f.endpoint, ",")
+	}
+	switch f.auditLog {
+	case "":
+	case "-":
+		config.Audit = c.ErrOrStderr()
+	default:
+		file, err := os.OpenFile(f.auditLog, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return Config{}, nothing, fmt.Errorf("open the audit log: %w", err)
+		}
+		config.Audit = file
+		return config, func() { _ = file.Close() }, nil
+	}
+	return config, nothing, nil
+}
+
+func version() string {
+	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
+		return info.Main.Version
+	}
+	return "devel"
+}
+
+// ServeStdio serves one client on a pair of streams until the input ends or ctx
+// does. Nothing but the protocol is written to out.
+func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out, errOut io.Writer) error {
+	transport := server.NewStdioServer(s.mcp)
+	transport.SetErrorLogger(log.New(errOut, "mcp: ", 0))
+	server.WithWorkerPoolSize(workers)(transport)
+	err := transport.Listen(ctx, in, out)
+	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return err
+}

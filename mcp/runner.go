@@ -1,0 +1,319 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// The part of run.json and events.ndjson that is read here. Both are published
+// formats; run.json says its version.
+type runRecord struct {
+	SchemaVersion int               `json:"schema_version"`
+	ID            string            `json:"run_id"`
+	Scenario      string            `json:"scenario"`
+	Aspects       []string          `json:"aspects"`
+	Setup         string            `json:"setup"`
+	Verdict       string            `json:"verdict"`
+	ExitCode      int               `json:"exit_code"`
+	Seed          int64             `json:"seed"`
+	Params        map[string]string `json:"params"`
+	StartedAt     time.Time         `json:"started_at"`
+	TookMS        int64             `json:"took_ms"`
+	Criteria      []runCheck        `json:"criteria"`
+	Guards        []runCheck        `json:"guards"`
+	Steps         []runStep         `json:"steps"`
+	Failures      []runFailure      `json:"failures"`
+	Leftovers     []string          `json:"leftovers"`
+	Kept          bool              `json:"kept"`
+	Runner        struct {
+		PID int `json:"pid"`
+	} `json:"runner"`
+	Repro string `json:"repro"`
+}
+
+type runCheck struct {
+	Aspect   string `json:"aspect"`
+	ID       string `json:"id"`
+	Title    string `json:"title"`
+	Guard    bool   `json:"guard,omitempty"`
+	Op       string `json:"op"`
+	Expected string `json:"expected"`
+	Observed string `json:"observed"`
+	Detail   string `json:"detail,omitempty"`
+	Status   string `json:"status" doc:"pass, fail or not evaluated"`
+	Evidence string `json:"evidence,omitempty" doc:"file in the run's directory"`
+}
+
+type runStep struct {
+	ID       string         `json:"id"`
+	Stage    string         `json:"stage"`
+	Use      string         `json:"use"`
+	Title    string         `json:"title"`
+	Command  string         `json:"command,omitempty"`
+	Status   string         `json:"status"`
+	TookMS   int64          `json:"took_ms"`
+	Attempts int            `json:"attempts,omitempty"`
+	Error    string         `json:"error,omitempty"`
+	Outputs  map[string]any `json:"outputs,omitempty"`
+}
+
+type runFailure struct {
+	Message  string   `json:"message"`
+	Expected string   `json:"expected,omitempty"`
+	Observed string   `json:"observed,omitempty"`
+	Evidence []string `json:"evidence"`
+	Repro    string   `json:"repro"`
+}
+
+type runEvent struct {
+	Seq   int64     `json:"seq"`
+	MS    int64     `json:"ms"`
+	Event string    `json:"event"`
+	Stage string    `json:"stage"`
+	Step  *runStep  `json:"step"`
+	Check *runCheck `json:"check"`
+	Text  string    `json:"text"`
+}
+
+// runInfo is a run in the list of the scenario command.
+type runInfo struct {
+	Run       runRecord `json:"run"`
+	Live      bool      `json:"live"`
+	Processes int       `json:"processes"`
+}
+
+const (
+	recordVersion  = 1
+	verdictRunning = "running"
+	runFile        = "run.json"
+	eventsFile     = "events.ndjson"
+	// runnerLogs is the folder of the runs directory with what runners printed. It
+	// is not in a run's directory, whose files are covered by checksums that are
+	// written before the runner prints its last line.
+	runnerLogs = ".runner"
+	// startMax bounds how long a runner may take to make its run's directory.
+	startMax  = 10 * time.Second
+	startPoll = 20 * time.Millisecond
+	// recordMax bounds files that are read whole.
+	recordMax = 16 << 20
+)
+
+// loadRun reads the record of a run.
+func loadRun(dir string) (*runRecord, error) {
+	raw, err := readBounded(filepath.Join(dir, runFile), recordMax)
+	if err != nil {
+		return nil, err
+	}
+	var r runRecord
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return nil, fmt.Errorf("read %s: %w", filepath.Join(dir, runFile), err)
+	}
+	if r.SchemaVersion != recordVersion {
+		return nil, fmt.Errorf("%s has schema version %d: this build reads %d", filepath.Join(dir, runFile), r.SchemaVersion, recordVersion)
+	}
+	return &r, nil
+}
+
+func readBounded(path string, most int64) ([]byte, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	raw, err := io.ReadAll(io.LimitReader(file, most+1))
+	if err == nil && int64(len(raw)) > most {
+		err = fmt.Errorf("%s is larger than %d bytes", path, most)
+	}
+	return raw, err
+}
+
+// findRun returns the directory and the record of a run by its id, or of the
+// newest for "last".
+func (s *Server) findRun(id string) (string, *runRecord, error) {
+	if id == "last" {
+		ids, err := s.runIDs()
+		if err != nil {
+			return "", nil, err
+		}
+		if len(ids) > 0 {
+			id = ids[0]
+		}
+	}
+	dir := filepath.Join(s.config.RunsDir, id)
+	r, err := loadRun(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		ids, _ := s.runIDs()
+		return "", nil, &failure{Code: codeRunUnknown, Message: fmt.Sprintf("no run is called %s in %s%s", id, s.config.RunsDir, didYouMean(id, ids)), Got: id, Expected: "the run_id that scenario_start returned", Fix: &fix{Tool: "scenario_status", Args: map[string]any{}, Why: "lists the runs"}}
+	}
+	return dir, r, err
+}
+
+// runIDs lists the folders of the runs directory that have a record, newest
+// first: ids begin with their time.
+func (s *Server) runIDs() ([]string, error) {
+	entries, err := os.ReadDir(s.config.RunsDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list runs: %w", err)
+	}
+	var ids []string
+	for _, entry := range slices.Backward(entries) {
+		if strings.HasPrefix(entry.Name(), ".") || !entry.IsDir() {
+			continue
+		}
+		if _, err := os.Stat(filepath.Join(s.config.RunsDir, entry.Name(), runFile)); err == nil {
+			ids = append(ids, entry.Name())
+		}
+	}
+	return ids, nil
+}
+
+// runs asks the scenario command, which also knows what still runs.
+func (s *Server) runs(ctx context.Context) ([]runInfo, error) {
+	infos := []runInfo{}
+	if err := s.command(ctx, &infos, "runs"); err != nil {
+		return nil, err
+	}
+	slices.Reverse(infos)
+	return infos, nil
+}
+
+// runInfoOf is what the scenario command knows of one run.
+func (s *Server) runInfoOf(ctx context.Context, id string) (runInfo, error) {
+	infos, err := s.runs(ctx)
+	if err != nil {
+		return runInfo{}, err
+	}
+	for _, info := range infos {
+		if info.Run.ID == id {
+			return info, nil
+		}
+	}
+	return runInfo{}, fmt.Errorf("run %s is not in the list any more", id)
+}
+
+// startRun starts a runner as a process of its own: in a session of its own, with
+// files for input and output, so that it outlives this process and the client. It
+// returns when the run has an id.
+func (s *Server) startRun(ctx context.Context, args []string) (string, error) {
+	logs := filepath.Join(s.config.RunsDir, runnerLogs)
+	if err := os.MkdirAll(logs, 0o755); err != nil {
+		return "", fmt.Errorf("make the folder of the runner's log: %w", err)
+	}
+	before, err := s.runIDs()
+	if err != nil {
+		return "", err
+	}
+	log, err := os.CreateTemp(logs, "starting-*.log")
+	if err != nil {
+		return "", fmt.Errorf("make the runner's log: %w", err)
+	}
+	defer log.Close()
+	words := slices.Concat(s.config.Runner, args)
+	runner := exec.Command(words[0], words[1:]...)
+	runner.Stdout, runner.Stderr = log, log
+	runner.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := runner.Start(); err != nil {
+		return "", fmt.Errorf("start the runner: %w", err)
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- runner.Wait() }() // ends with the runner, or with this process
+	id, err := s.awaitRun(ctx, runner.Process.Pid, before, ended)
+	if err != nil {
+		var f *failure
+		if errors.As(err, &f) && f.Code == codeRunnerEnded {
+			said, _ := readBounded(log.Name(), recordMax)
+			f.Message = strings.TrimPrefix(abridge(strings.TrimSpace(string(said))), "Error: ")
+			_ = os.Remove(log.Name()) // all of it has been said
+		}
+		return "", err
+	}
+	if err := os.Rename(log.Name(), filepath.Join(logs, id+".log")); err != nil {
+		s.config.Warn(fmt.Sprintf("name the runner's log: %v", err))
+	}
+	return id, nil
+}
+
+// awaitRun waits until the runner with this process id has made a run.
+func (s *Server) awaitRun(ctx context.Context, pid int, before []string, ended <-chan error) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, startMax)
+	defer cancel()
+	ticker := time.NewTicker(startPoll)
+	defer ticker.Stop()
+	var end error
+	hasEnded := false
+	for {
+		ids, err := s.runIDs()
+		if err != nil {
+			return "", err
+		}
+		for _, id := range ids {
+			if slices.Contains(before, id) {
+				continue
+			}
+			if r, err := loadRun(filepath.Join(s.config.RunsDir, id)); err == nil && r.Runner.PID == pid {
+				return id, nil
+			}
+		}
+		if hasEnded {
+			return "", &failure{Code: codeRunnerEnded, Got: fmt.Sprintf("the runner ended (%v) before it made a run", orOK(end)), Expected: "arguments that the scenario takes", Fix: &fix{Tool: "scenario_show", Args: map[string]any{}, Why: "see what it takes"}}
+		}
+		select {
+		case end = <-ended:
+			hasEnded = true // look once more: it may have been quick
+		case <-ticker.C:
+		case <-ctx.Done():
+			return "", &failure{Code: codeTimeout, Message: "the runner has been started, but has not made its run yet", Got: "no run of process " + fmt.Sprint(pid), Expected: "a run within " + startMax.String(), Advice: "do not start another one: look for it", Fix: &fix{Tool: "scenario_status", Args: map[string]any{}, Why: "lists the runs"}}
+		}
+	}
+}
+
+func orOK(err error) string {
+	if err == nil {
+		return "exit status 0"
+	}
+	return err.Error()
+}
+
+// events reads a run's events from an offset of the file on. It returns whole
+// lines only, since the last one may still be being written.
+func events(dir string, offset int64) ([]runEvent, int64, error) {
+	file, err := os.Open(filepath.Join(dir, eventsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, offset, nil
+	}
+	if err != nil {
+		return nil, offset, fmt.Errorf("read events: %w", err)
+	}
+	defer file.Close()
+	raw, err := io.ReadAll(io.LimitReader(io.NewSectionReader(file, offset, recordMax), recordMax))
+	if err != nil {
+		return nil, offset, fmt.Errorf("read events: %w", err)
+	}
+	var found []runEvent
+	for {
+		line, rest, whole := bytes.Cut(raw, []byte("\n"))
+		if !whole {
+			return found, offset, nil
+		}
+		var e runEvent
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, offset, fmt.Errorf("read event at byte %d: %w", offset, err)
+		}
+		found, raw, offset = append(found, e), rest, offset+int64(len(line))+1
+	}
+}

@@ -246,6 +246,10 @@ func (c *checker) observe(l *local) {
 		c.fail("watermark-monotone", "node %d %s: high watermark went from %d to %d", l.node.id, short(l.id()), h.watermark, watermark)
 		return
 	}
+	if watermark > h.end {
+		c.fail("contiguous", "node %d %s: high watermark %d is beyond the log end %d", l.node.id, short(l.id()), watermark, h.end)
+		return
+	}
 	h.watermark = watermark
 	if l.replica.Role() == replica.RoleLeader {
 		g.start = max(g.start, l.log.LogStart())

@@ -24,7 +24,8 @@
 //	isr-holds-committed       every ISR member holds everything that was committed, synced
 //	truncate-below-watermark  no replica truncates what was committed
 //	durable-survives          what was synced is there after a crash
-//	contiguous                offsets are positions: no gap, no overlap, epochs never fall
+//	contiguous                offsets are positions: no gap, no overlap, epochs never
+//	                          fall, no high watermark beyond the log end
 //	no-duplicates             at most one committed batch per producer id and sequence
 //	image-sane                ISR within replicas, leader within ISR, epochs only grow
 //	read-committed            consumers get exactly the committed batches, in order

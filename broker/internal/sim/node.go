@@ -148,6 +148,14 @@ func (s *Sim) propose(from *node, cmd metadata.Command, done func(result any, er
 			return
 		}
 		to.control.submit(cmd, func(result any, err error) { answer(func() { done(result, err) }) })
+		if s.oneIn(50) && !s.healed {
+			// A forwarder tries again, perhaps much later and at another controller.
+			s.after(s.between(time.Millisecond, 2*time.Second), func() {
+				if again := s.node(s.quorum.controller); again.control != nil && again.running() {
+					again.control.submit(cmd, nil)
+				}
+			})
+		}
 	}, func(ok bool) {
 		if !ok {
 			done(nil, unknown)

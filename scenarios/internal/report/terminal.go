@@ -245,7 +245,7 @@ func (t *Terminal) verdict(r *Run) {
 	t.line("%s  %s: %d of %d criteria, %s, seed %d", t.paint(code, strings.ToUpper(string(r.Verdict))), r.Scenario, passed, len(r.Criteria), r.took(), r.Seed)
 	t.line("evidence: %s", r.Directory)
 	if r.Kept {
-		t.line("the cluster was left running; end it with: scenario stop %s", r.ID)
+		t.line("the cluster was left running: addresses in %s/brokers/*/config; end it with: scenario stop %s", r.Directory, r.ID)
 	}
 }
 

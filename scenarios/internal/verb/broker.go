@@ -129,7 +129,7 @@ func init() {
 	})
 	define(meta{
 		name: "brokers.rebalance", risk: spec.Disruptive, disturbs: true, doc: "Spread leaders and replicas over the active brokers, and wait for the operation.",
-		command: "ister admin brokers rebalance[ --dry-run?dry_run][ --max-moves {max_moves}] --wait",
+		command: "ister admin brokers rebalance[ --dry-run?dry_run][ --max-moves {max_moves}][ --wait?!dry_run]",
 	}, rebalance, nil)
 	define(meta{
 		name: "brokers.balance", risk: spec.ReadOnly, doc: "How evenly the active brokers are loaded.", command: "ister admin brokers balance --output json",

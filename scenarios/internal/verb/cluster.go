@@ -97,7 +97,7 @@ func init() {
 	}, promote, nil)
 	define(meta{
 		name: "cluster.transfer", risk: spec.Disruptive, disturbs: true, doc: "Hand the controller role to a voter, and wait until it has it.",
-		command: "ister admin cluster transfer-leadership --node-id {node_id}",
+		command: "ister admin cluster transfer-leadership --to {node_id}",
 	}, transfer, nil)
 	define(meta{
 		name: "cluster.remove", risk: spec.Destructive, disturbs: true, doc: "Remove an empty node from the cluster for ever; refused while it holds anything.",

@@ -86,7 +86,7 @@ func init() {
 	}, topicDescribe, nil)
 	define(meta{
 		name: "topic.move", risk: spec.Disruptive, disturbs: true, doc: "Hand a topic's leaders to another broker, or relocate a copy to it as well, and wait for the operation.",
-		command: "ister admin topics move {name}[ --to-broker-id {to}][ --replicas?replicas] --wait",
+		command: "ister admin topics move {name}[ --to {to}][ --replicas?replicas] --wait",
 	}, topicMove, nil)
 }
 

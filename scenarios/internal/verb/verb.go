@@ -187,11 +187,13 @@ func renderCommand(pattern string, value func(string) (string, bool)) string {
 }
 
 // renderOptional renders " --flag {input}" when the input is given. A part that
-// is " --flag?input" is there when the input is true.
+// is " --flag?input" is there when the input is true, " --flag?!input" when it is
+// not.
 func renderOptional(part string, value func(string) (string, bool)) (string, bool) {
 	if flag, input, isSwitch := strings.Cut(part, "?"); isSwitch {
-		text, ok := value(input)
-		return flag, ok && text == "true"
+		name, negated := strings.CutPrefix(input, "!")
+		text, ok := value(name)
+		return flag, (ok && text == "true") != negated
 	}
 	missing := false
 	text := renderCommand(part, func(name string) (string, bool) {

@@ -1,0 +1,66 @@
+package verb
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/ister-mq/ister/scenarios/internal/spec"
+)
+
+// What is public about a verb is there: documentation of it and of each input
+// and output, an equivalent command whose inputs exist, and a risk.
+func TestVerbsAreDescribed(t *testing.T) {
+	for _, name := range (Registry{}).Names() {
+		v, _ := Lookup(name)
+		if v.Doc == "" || !strings.HasSuffix(v.Doc, ".") || v.Command == "" || !slices.Contains(spec.Risks, string(v.Risk)) {
+			t.Errorf("%s: doc %q, command %q, risk %q", name, v.Doc, v.Command, v.Risk)
+		}
+		for _, f := range append(slices.Clone(v.Inputs.Fields), v.Outputs.Fields...) {
+			if f.Doc == "" {
+				t.Errorf("%s: %s has no documentation", name, f.Name)
+			}
+		}
+		if v.Disturbs && v.Risk == spec.ReadOnly {
+			t.Errorf("%s disturbs and is read-only", name)
+		}
+		v.CommandLine(func(input string) (string, bool) {
+			if _, ok := v.Inputs.Field(input); !ok {
+				t.Errorf("%s: its command has {%s}, which is no input", name, input)
+			}
+			return "", false
+		})
+	}
+}
+
+func TestCommandLine(t *testing.T) {
+	for _, c := range []struct {
+		verb   string
+		values map[string]string
+		want   string
+	}{
+		{"cluster.promote", map[string]string{"node_id": "4"}, "ister admin cluster promote-node --node-id 4"},
+		{"cluster.promote", nil, "ister admin cluster promote-node --node-id <node_id>"},
+		{"brokers.rebalance", map[string]string{"dry_run": "true", "max_moves": "0"}, "ister admin brokers rebalance --dry-run"},
+		{"brokers.rebalance", map[string]string{"max_moves": "5"}, "ister admin brokers rebalance --max-moves 5 --wait"},
+		{"topic.move", map[string]string{"name": "/default/t", "to": "4", "replicas": "true"}, "ister admin topics move /default/t --to 4 --replicas --wait"},
+		{"topic.move", map[string]string{"name": "/default/t", "to": "0", "replicas": "false"}, "ister admin topics move /default/t --wait"},
+	} {
+		v, _ := Lookup(c.verb)
+		got := v.CommandLine(func(name string) (string, bool) { text, ok := c.values[name]; return text, ok })
+		if got != c.want {
+			t.Errorf("%s: %q, want %q", c.verb, got, c.want)
+		}
+	}
+}
+
+func TestCallsCheckTheirInputs(t *testing.T) {
+	v, _ := Lookup("topic.create")
+	if _, err := v.NewCall(nil, map[string]any{"name": "/default/t", "count": int64(0)}); err == nil || !strings.Contains(err.Error(), "count: 0 is below the minimum 1") {
+		t.Errorf("%v", err)
+	}
+	call, err := v.NewCall(nil, map[string]any{"name": "/default/t"})
+	if err != nil || call.with["dispatch"] != "reliable" || call.with["partitions"] != int64(1) {
+		t.Errorf("%+v, %v", call, err)
+	}
+}

@@ -254,7 +254,8 @@ func (c *testCluster) startLoad(topics []string) *load {
 	producer, err := kgo.NewClient(kgo.SeedBrokers(c.bootstrap()...), kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()), kgo.ProducerLinger(0), kgo.MaxBufferedRecords(10_000),
 		kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }), kgo.MetadataMinAge(10*time.Millisecond),
-		kgo.RecordDeliveryTimeout(25*time.Second), kgo.ProduceRequestTimeout(5*time.Second))
+		kgo.RecordDeliveryTimeout(25*time.Second), kgo.ProduceRequestTimeout(5*time.Second),
+		kgo.AlwaysRetryEOF()) // nodes end in the middle of handshakes here
 	if err != nil {
 		c.t.Fatal(err)
 	}
@@ -285,7 +286,7 @@ func (l *load) run(topic string) {
 		l.sent[topic]++
 		l.mu.Unlock()
 		l.client.Produce(context.Background(), &kgo.Record{Topic: topic, Value: []byte(strconv.Itoa(value))}, func(r *kgo.Record, err error) {
-			<-slots
+			defer func() { <-slots }() // last: the end of the load waits for it
 			l.mu.Lock()
 			defer l.mu.Unlock()
 			if err != nil {

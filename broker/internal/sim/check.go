@@ -36,9 +36,12 @@ type ledger struct {
 	// watermark is the highest that any leader of the newest epoch had.
 	watermarkEpoch model.LeaderEpoch
 	watermark      model.Offset
-	// lossy: the topic does not sync before ack and a replica stopped uncleanly,
-	// so that what is promised from here on is liveness only.
-	lossy bool
+	// Where the topic does not sync before ack: nodes that stopped uncleanly, at
+	// this epoch, and have not registered again and left the ISR since. Once the
+	// ISR has no others, the partition is lossy, and what is promised from here on
+	// is liveness only.
+	shaken map[model.NodeID]model.NodeEpoch
+	lossy  bool
 }
 
 func (g *ledger) find(off model.Offset) (entry, bool) {
@@ -93,7 +96,7 @@ func newChecker(s *Sim) *checker {
 func (c *checker) ledger(id model.Partition) *ledger {
 	g := c.ledgers[id]
 	if g == nil {
-		g = &ledger{id: id, sequences: map[[2]int64]model.Offset{}, leaders: map[model.LeaderEpoch]string{}, watermarkEpoch: model.NoEpoch}
+		g = &ledger{id: id, sequences: map[[2]int64]model.Offset{}, leaders: map[model.LeaderEpoch]string{}, shaken: map[model.NodeID]model.NodeEpoch{}, watermarkEpoch: model.NoEpoch}
 		c.ledgers[id] = g
 	}
 	return g
@@ -159,9 +162,29 @@ func (c *checker) stopped(l *local, clean bool) {
 	if clean {
 		durable = l.log.LogEnd()
 	} else if !l.sync {
-		c.ledger(l.id()).lossy = true
+		im := c.s.quorum.image()
+		if p, n := im.Partition(l.id()), im.Nodes[l.node.id]; p != nil && n != nil {
+			c.ledger(p.ID).shaken[n.ID] = n.Epoch
+			c.shake(im, p)
+		}
 	}
 	c.rest[copyOf{l.node.id, l.id()}] = resting{durable: durable, entries: l.shadow.entries}
+}
+
+// shake looks whether any member of the ISR is sure to hold what is committed.
+func (c *checker) shake(im *metadata.Image, p *metadata.Partition) {
+	g := c.ledger(p.ID)
+	sure := false
+	for _, id := range p.ISR {
+		_, shaken := g.shaken[id]
+		sure = sure || !shaken
+	}
+	g.lossy = g.lossy || !sure
+	for id, epoch := range g.shaken {
+		if n := im.Nodes[id]; n == nil || n.Epoch > epoch && !model.HasNode(p.ISR, id) {
+			delete(g.shaken, id)
+		}
+	}
 }
 
 func (c *checker) forget(l *local) { c.rest[copyOf{l.node.id, l.id()}] = resting{} }
@@ -344,7 +367,13 @@ func (c *checker) leads(l *local) {
 
 // image checks each change of the metadata.
 func (c *checker) image(before, after *metadata.Image) {
-	for _, id := range after.ChangedSince(before).Partitions {
+	change := after.ChangedSince(before)
+	if len(change.Nodes) > 0 {
+		for _, p := range after.SortedPartitions() {
+			c.shake(after, p)
+		}
+	}
+	for _, id := range change.Partitions {
 		p, old := after.Partition(id), before.Partition(id)
 		if p == nil {
 			continue
@@ -353,6 +382,7 @@ func (c *checker) image(before, after *metadata.Image) {
 			c.fail("image-sane", "%s: %s: %+v after %+v", short(id), why, p, old)
 			return
 		}
+		c.shake(after, p)
 		c.isrHolds(p)
 	}
 }
@@ -392,6 +422,9 @@ func (c *checker) isrHolds(p *metadata.Partition) {
 		return
 	}
 	for _, id := range p.ISR {
+		if _, shaken := g.shaken[id]; shaken {
+			continue
+		}
 		durable, entries := c.holds(id, p.ID)
 		if durable < g.end {
 			c.fail("isr-holds-committed", "%s: node %d of ISR %v holds %d durably, committed is %d", short(p.ID), id, p.ISR, durable, g.end)

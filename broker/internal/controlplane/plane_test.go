@@ -164,13 +164,13 @@ func eventually(t testing.TB, what string, cond func() bool) {
 func (n *node) ready() bool { ok, _ := n.Ready(); return ok }
 
 // cluster starts nodes that form one and waits until all are ready.
-func cluster(t testing.TB, size int) []*node {
+func cluster(t testing.TB, size int, opts ...option) []*node {
 	t.Helper()
 	addresses := reserve(t, size)
 	slices.Sort(addresses)
 	var nodes []*node
 	for _, a := range addresses {
-		n, err := start(t, a, seeds(addresses...))
+		n, err := start(t, a, append(opts, seeds(addresses...))...)
 		nodes = append(nodes, must(t, n, err))
 	}
 	allReady(t, nodes...)

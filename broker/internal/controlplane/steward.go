@@ -22,12 +22,13 @@ const (
 )
 
 // steward drives what goes on by itself: operations, copies given up, healing,
-// and membership changes that were cut short.
+// preferred leaders and membership changes that were cut short.
 func (o *office) steward(ctx context.Context) {
 	tick := time.NewTicker(o.plane.timing.Tick)
 	defer tick.Stop()
 	var tended time.Time
 	var healed model.Revision
+	var back preference
 	for {
 		changed, reported := o.plane.machine.changed.C(), o.reported.C()
 		o.retire(ctx)
@@ -35,6 +36,7 @@ func (o *office) steward(ctx context.Context) {
 		if time.Since(tended) >= tendEvery {
 			o.tend(ctx)
 			healed = o.heal(ctx, healed)
+			o.prefer(ctx, &back)
 			tended = time.Now()
 		}
 		if !o.await(ctx, changed, reported, tick.C) {
@@ -128,6 +130,27 @@ func (o *office) heal(ctx context.Context, looked model.Revision) model.Revision
 		}
 	}
 	return im.Revision
+}
+
+// preference is what could be handed back, and since when that is so.
+type preference struct {
+	elections []metadata.Election
+	since     time.Time
+}
+
+// prefer hands leadership back to the preferred nodes once that has been
+// possible, unchanged, for preferAfter.
+func (o *office) prefer(ctx context.Context, back *preference) {
+	elections := operation.PreferredLeaders(o.plane.Image())
+	if !slices.Equal(elections, back.elections) {
+		*back = preference{elections: elections, since: time.Now()}
+	}
+	if len(elections) == 0 || time.Since(back.since) < o.plane.timing.Prefer {
+		return
+	}
+	o.proposeAll(ctx, []metadata.Command{&metadata.ElectLeaders{Elections: elections}})
+	o.plane.log.Info("leadership was handed back to preferred nodes", "partitions", len(elections))
+	*back = preference{}
 }
 
 func belowDesired(im *metadata.Image) bool {

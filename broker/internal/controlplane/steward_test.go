@@ -3,6 +3,7 @@ package controlplane
 import (
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/ister-mq/ister/broker/internal/metadata"
 	"github.com/ister-mq/ister/broker/internal/model"
@@ -113,4 +114,20 @@ func TestImageSurvivesASnapshot(t *testing.T) {
 	if err := m.Restore(b[:len(b)-1]); err == nil {
 		t.Error("a cut snapshot was restored")
 	}
+}
+
+// TestLeadershipGoesBack: a leadership that left its preferred node, which is in
+// sync, is handed back after a while.
+func TestLeadershipGoesBack(t *testing.T) {
+	t.Parallel()
+	nodes := cluster(t, 3, func(c *Config) { c.Timing.Prefer = time.Second })
+	topic(t, nodes[0], "away")
+	p := nodes[0].Image().SortedPartitions()[0]
+	if _, err := nodes[1].Propose(t.Context(), &metadata.ElectLeaders{Elections: []metadata.Election{{Partition: p.ID, Leader: p.Replicas[1]}}}); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the preferred node leads again", func() bool {
+		now := nodes[2].Image().Partition(p.ID)
+		return now.LeaderEpoch == p.LeaderEpoch+2 && now.Leader == p.Replicas[0]
+	})
 }

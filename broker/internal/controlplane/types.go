@@ -97,6 +97,10 @@ type Timing struct {
 	Lease     time.Duration // 1.5 s: a node is fenced after so long without a heartbeat
 	Tick      time.Duration // 100 ms: operations are stepped while they live
 	Report    time.Duration // 500 ms: between reports while nothing moves
+	// Prefer, 30 s: how long leaderships must have been away from preferred nodes
+	// that are in sync before they are handed back, so that a node that keeps
+	// failing does not get them.
+	Prefer time.Duration
 }
 
 func (t Timing) withDefaults() Timing {
@@ -109,6 +113,7 @@ func (t Timing) withDefaults() Timing {
 	set(&t.Lease, 1500*time.Millisecond)
 	set(&t.Tick, 100*time.Millisecond)
 	set(&t.Report, 500*time.Millisecond)
+	set(&t.Prefer, 30*time.Second)
 	return t
 }
 

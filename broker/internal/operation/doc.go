@@ -21,5 +21,6 @@
 //	move.go        the stages of one move
 //	certificate.go what a node still has
 //	safety.go      SafeToRemove, SafeToPromote
+//	preferred.go   PreferredLeaders: leadership goes back after a restart
 //	preflight.go   Preflight: a request judged before it runs
 package operation

@@ -25,7 +25,7 @@ import (
 // quorum stands in for raft: one image, one writer, every node sees each change
 // at once. Decide and Apply are the real ones.
 type quorum struct {
-	t  *testing.T
+	t  testing.TB
 	mu sync.Mutex
 	im *metadata.Image
 	on []func(old, new *metadata.Image)
@@ -101,7 +101,7 @@ type cluster struct {
 
 const testCluster = model.ClusterID("test-cluster")
 
-func newCluster(t *testing.T, n int, change func(*Config)) *cluster {
+func newCluster(t testing.TB, n int, change func(*Config)) *cluster {
 	t.Helper()
 	c := &cluster{quorum: &quorum{t: t, im: metadata.Empty()}}
 	form := &metadata.FormCluster{Cluster: testCluster}
@@ -320,7 +320,7 @@ func (m *testNode) values(t *testing.T, id model.Partition, from model.Offset) [
 }
 
 // eventually waits for a condition.
-func eventually(t *testing.T, what string, condition func() bool) {
+func eventually(t testing.TB, what string, condition func() bool) {
 	t.Helper()
 	deadline := time.NewTimer(15 * time.Second)
 	defer deadline.Stop()

@@ -109,15 +109,24 @@ func (e *early) expired(now time.Time) []model.Partition {
 	return out
 }
 
+// staleWait is how long after it stopped to lead a node takes produces for those of
+// clients that have not heard of it, and refuses them at once.
+const staleWait = 2 * time.Second
+
 // mayLeadSoon reports whether this node could be about to lead a partition that it
-// does not lead: the control plane says so already, or it is in the ISR.
-func (p *Plane) mayLeadSoon(id model.Partition) bool {
+// does not lead: the control plane says so already, or it is in the ISR and was not
+// the leader a moment ago.
+func (p *Plane) mayLeadSoon(id model.Partition, now time.Time) bool {
 	state := p.control.Image().Partition(id)
 	if state == nil || p.ctx.Err() != nil {
 		return false
 	}
 	self, _ := p.control.Self()
-	return state.Leader == self || model.HasNode(state.ISR, self)
+	if state.Leader == self {
+		return true
+	}
+	l := p.local(id)
+	return model.HasNode(state.ISR, self) && l != nil && now.UnixNano()-l.steppedDown.Load() > int64(staleWait)
 }
 
 // serveEarly carries out the produces that waited for this node to lead, and

@@ -24,8 +24,10 @@ type local struct {
 	id    model.Partition
 	plane *Plane
 
-	leads   atomic.Bool  // mirrors the role, for counting without the lock
-	waiting atomic.Int32 // waiters in both queues, so that the timeout tick can pass by
+	leads atomic.Bool // mirrors the role, for counting without the lock
+	// steppedDown is when it last stopped to lead, in unix nanoseconds.
+	steppedDown atomic.Int64
+	waiting     atomic.Int32 // waiters in both queues, so that the timeout tick can pass by
 
 	mu       sync.Mutex // guards everything below
 	replica  *replica.Replica

@@ -107,6 +107,22 @@ func TestProduceThatComesBeforeTheNewsIsServedInOrder(t *testing.T) {
 	}
 }
 
+func TestOldLeaderRefusesAtOnce(t *testing.T) {
+	c := newCluster(t, 2, nil)
+	id := c.topic("orders", nil, 1, 2)
+	c.send(id, "first")
+	c.elect(id, 2)
+	l := c.nodes[0].plane.local(id)
+	eventually(t, "node 1 steps down", func() bool { return !l.leads.Load() && l.steppedDown.Load() != 0 })
+	answered := false
+	request := &kafka.ProduceRequest{Acks: kafka.AcksAll, Partitions: []kafka.ProducePartition{{ID: id, Batch: batch("x")}}, Results: make([]kafka.ProduceResult, 1)}
+	c.nodes[0].plane.Produce(request, func() { answered = true })
+	if !answered {
+		t.Fatal("the client of an old leader is kept waiting")
+	}
+	wantRefusal(t, request.Results[0].Err, refusal.NotLeader)
+}
+
 func TestLeaderWithoutLeaseAcknowledgesNothing(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	id := c.topic("orders", nil, 1)

@@ -102,7 +102,7 @@ func (p *Plane) produceOne(call *produceCall, index int, lease, patient bool) bo
 	}
 	l := p.local(part.ID)
 	if l == nil || !l.leads.Load() || p.ctx.Err() != nil {
-		if patient && p.mayLeadSoon(part.ID) {
+		if patient && p.mayLeadSoon(part.ID, call.started) {
 			p.early.begin(part.ID, earlyProduce{call, index, call.started.Add(earlyWait)})
 			if l = p.local(part.ID); l != nil && l.leads.Load() || p.ctx.Err() != nil {
 				p.serveEarly(part.ID) // it began to lead, or the node to stop, in between

@@ -198,7 +198,9 @@ func (p *Plane) assign(im *metadata.Image, state *metadata.Partition, epochs map
 		finished = l.advanced(nil) // waiters of epochs that another node led in between fail
 	}
 	leading := change.After == replica.RoleLeader
-	l.leads.Store(leading)
+	if l.leads.Swap(leading) && !leading {
+		l.steppedDown.Store(now.UnixNano())
+	}
 	end, logAt := l.replica.LogEnd(), l.log
 	needSync := leading && change.NewEpoch && l.settings.flushSync && logAt.Durable() < end && l.wantFlush(now)
 	l.mu.Unlock()

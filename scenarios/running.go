@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -69,7 +71,12 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 	if c.json() {
 		show = c.terminal(cmd.ErrOrStderr(), f.quiet)
 	}
-	record, err := run.Execute(cmd.Context(), run.Options{
+	// A closed terminal interrupts the run, and a reader of the output that went
+	// away must not end it before the cleanup.
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+	defer stop()
+	signal.Ignore(syscall.SIGPIPE)
+	record, err := run.Execute(ctx, run.Options{
 		Scenario: s, Aspects: f.aspects, Params: params, Seed: f.seed, Setup: setup, Binary: f.binary, RunsDir: c.runsDir, Keep: keep, Deadline: f.timeout, Show: show,
 	})
 	if record == nil {
@@ -207,6 +214,11 @@ func (c *common) cleanCommand() *cobra.Command {
 				}
 				left = append(left, more...)
 				cleaned++
+			}
+			if cleaned == len(infos) {
+				if err := run.RemoveCache(c.runsDir); err != nil {
+					return &exitError{code: report.ExitEnvironment, err: err}
+				}
 			}
 			return ended(cmd, fmt.Sprintf("cleaned %d runs", cleaned), left, nil)
 		},

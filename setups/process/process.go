@@ -72,7 +72,7 @@ func (Setup) New(ctx context.Context, options setups.Options) (setups.Cluster, e
 }
 
 // closeGrace is how long Close lets brokers end in order.
-const closeGrace = 10 * time.Second
+const closeGrace = 5 * time.Second
 
 type cluster struct {
 	path, digest, dir string

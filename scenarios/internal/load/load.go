@@ -27,8 +27,9 @@ type Config struct {
 	Messages  int64    // over all topics; 0 sends until Stop
 	Keys      int      // keys per topic
 	Size      int      // bytes per record, at least what the uid needs
-	// HoldAt stops the sending after so many records until Release; 0 never.
-	HoldAt int64
+	// Holds are counts of records, ascending, after which the sending waits for a
+	// Release.
+	Holds []int64
 	// Consume lets a reader follow the load.
 	Consume bool
 }
@@ -43,8 +44,7 @@ type Load struct {
 
 	stop     context.CancelFunc
 	sending  chan struct{} // closed when the last record was given to the client
-	release  chan struct{}
-	released sync.Once
+	release  chan struct{} // one token for each Release, at most one for each hold
 
 	pending atomic.Int64
 	sent    atomic.Int64
@@ -54,7 +54,7 @@ type Load struct {
 
 // Start begins a load. ctx bounds only the start.
 func Start(ctx context.Context, config Config, recorder *history.Recorder) (*Load, error) {
-	l := &Load{config: config, recorder: recorder, acker: &acker{brokers: map[history.Slot]int32{}}, sending: make(chan struct{}), release: make(chan struct{})}
+	l := &Load{config: config, recorder: recorder, acker: &acker{brokers: map[history.Slot]int32{}}, sending: make(chan struct{}), release: make(chan struct{}, len(config.Holds))}
 	producer, err := kgo.NewClient(append(clientOptions(config.Bootstrap), producerOptions(l.acker)...)...)
 	if err != nil {
 		return nil, fmt.Errorf("make a producer: %w", err)
@@ -85,8 +85,16 @@ func (l *Load) Topics() []string { return l.config.Topics }
 // Sent counts the records given to the client so far.
 func (l *Load) Sent() int64 { return l.sent.Load() }
 
-// Release ends the hold of HoldAt.
-func (l *Load) Release() { l.released.Do(func() { close(l.release) }) }
+// Release lets the producer pass its next hold, also one it has not reached yet.
+// It reports false when there are no more holds than releases.
+func (l *Load) Release() bool {
+	select {
+	case l.release <- struct{}{}:
+		return true
+	default:
+		return false
+	}
+}
 
 // send gives records to the client at the rate, topic by topic in turn, so that
 // a topic's records are evenly spaced. Sends that fell behind, because the
@@ -96,7 +104,7 @@ func (l *Load) send(ctx context.Context) {
 	interval := time.Second / time.Duration(l.config.Rate*len(l.config.Topics))
 	ticker := time.NewTicker(max(interval, time.Millisecond))
 	defer ticker.Stop()
-	start, held := time.Now(), time.Duration(0)
+	start, held, holds := time.Now(), time.Duration(0), l.config.Holds
 	for n := int64(0); l.config.Messages == 0 || n < l.config.Messages; {
 		select {
 		case <-ctx.Done():
@@ -108,7 +116,8 @@ func (l *Load) send(ctx context.Context) {
 			if l.pending.Load() >= pendingMax {
 				break
 			}
-			if l.config.HoldAt > 0 && n == l.config.HoldAt {
+			if len(holds) > 0 && n == holds[0] {
+				holds = holds[1:]
 				at := time.Now()
 				select {
 				case <-ctx.Done():

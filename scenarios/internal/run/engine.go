@@ -161,6 +161,9 @@ func versions() map[string]string {
 // repro is the command that runs the same again.
 func repro(o Options) string {
 	words := []string{"scenario", "run", o.Scenario.ID, "--seed", fmt.Sprint(o.Seed)}
+	if o.Setup.Name() != o.Scenario.Setups[0] {
+		words = append(words, "--setup", o.Setup.Name())
+	}
 	for _, a := range o.Aspects {
 		words = append(words, "--aspect", a)
 	}

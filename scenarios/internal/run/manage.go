@@ -187,3 +187,12 @@ func Clean(dir string, everything bool, say func(string)) ([]string, error) {
 	}
 	return nil, settle(dir)
 }
+
+// RemoveCache deletes what runs share, such as built binaries. No run may be
+// live or have kept its cluster.
+func RemoveCache(runsDir string) error {
+	if err := os.RemoveAll(filepath.Join(runsDir, cacheName)); err != nil {
+		return fmt.Errorf("remove the cache: %w", err)
+	}
+	return nil
+}

@@ -18,7 +18,7 @@ type loadStartInputs struct {
 	Messages int64    `json:"messages" default:"0" min:"0" doc:"records over all topics; 0: until stopped"`
 	Keys     int64    `json:"keys" default:"8" min:"1" doc:"keys per topic"`
 	Size     int64    `json:"size" default:"100" min:"1" max:"1000000" doc:"bytes per record"`
-	HoldAt   int64    `json:"hold_at" default:"0" min:"0" doc:"pause after so many records until load.release"`
+	HoldAt   []int64  `json:"hold_at" doc:"counts of records after which the producer waits for a load.release"`
 	Consume  bool     `json:"consume" default:"true" doc:"a reader follows the load"`
 }
 
@@ -97,7 +97,7 @@ func init() {
 		command: "<a Kafka client producing {rate} records/s to each of {topics}>",
 	}, loadStart, nil)
 	define(meta{
-		name: "load.release", risk: spec.Additive, doc: "Go on after hold_at.", command: "<let the producer go on>",
+		name: "load.release", risk: spec.Additive, doc: "Let the producer pass its next hold_at.", command: "<let the producer go on>",
 	}, loadRelease, nil)
 	define(meta{
 		name: "load.wait", risk: spec.ReadOnly, doc: "Wait until records are acknowledged.", command: "<wait for the producer>",
@@ -120,7 +120,7 @@ func loadStart(ctx context.Context, env *Env, in loadStartInputs) (loadOutputs, 
 	}
 	l, err := load.Start(ctx, load.Config{
 		ID: in.ID, Bootstrap: env.bootstrap(), Topics: in.Topics, Rate: int(in.Rate), Messages: in.Messages, Keys: int(in.Keys), Size: int(in.Size),
-		HoldAt: in.HoldAt, Consume: in.Consume,
+		Holds: in.HoldAt, Consume: in.Consume,
 	}, env.Recorder)
 	if err != nil {
 		return loadOutputs{}, fmt.Errorf("start load %s: %w", in.ID, err)
@@ -134,7 +134,9 @@ func loadRelease(_ context.Context, env *Env, in loadInputs) (loadCounts, error)
 	if err != nil {
 		return loadCounts{}, err
 	}
-	l.Release()
+	if !l.Release() {
+		return loadCounts{}, fmt.Errorf("load %s has no more holds to pass", in.Load)
+	}
 	return loadCounts{Sent: l.Sent(), Acked: l.Acked()}, nil
 }
 

@@ -42,9 +42,9 @@ type Load struct {
 	follower *follower // nil without Consume
 	acker    *acker
 
-	stop     context.CancelFunc
-	sending  chan struct{} // closed when the last record was given to the client
-	release  chan struct{} // one token for each Release, at most one for each hold
+	stop    context.CancelFunc
+	sending chan struct{} // closed when the last record was given to the client
+	release chan struct{} // one token for each Release, at most one for each hold
 
 	pending atomic.Int64
 	sent    atomic.Int64

@@ -17,7 +17,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"sync"
 
 	"github.com/moby/moby/client"
 
@@ -133,22 +132,15 @@ func (c *cluster) Form(ctx context.Context, n int) ([]setups.Broker, error) {
 	if err := c.configure(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.create(ctx, "b1", "b2", "b3"); err != nil {
-		return nil, err
-	}
-	errs := make([]error, formed)
 	members := make([]*docker.Member, formed)
-	var starts sync.WaitGroup
 	for i := range formed {
 		m, err := c.enter(i)
 		if err != nil {
 			return nil, err
 		}
 		members[i] = m
-		starts.Go(func() { errs[i] = c.launch(ctx, m) })
 	}
-	starts.Wait()
-	if err := errors.Join(errs...); err != nil {
+	if err := c.up(ctx, members...); err != nil {
 		return nil, err
 	}
 	for _, m := range members {
@@ -168,10 +160,7 @@ func (c *cluster) Add(ctx context.Context) (setups.Broker, error) {
 	if err != nil {
 		return setups.Broker{}, err
 	}
-	if err := c.create(ctx, m.Name); err != nil {
-		return setups.Broker{}, err
-	}
-	if err := c.launch(ctx, m); err != nil {
+	if err := c.up(ctx, m); err != nil {
 		return setups.Broker{}, err
 	}
 	if err := c.Await(ctx, m, "/healthz"); err != nil {
@@ -220,10 +209,18 @@ func (c *cluster) compose(ctx context.Context, args ...string) error {
 	return nil
 }
 
-// create makes the containers of services, with their networks and volumes, and
-// starts none.
-func (c *cluster) create(ctx context.Context, services ...string) error {
-	return c.compose(ctx, append([]string{"up", "--no-start", "--no-recreate"}, services...)...)
+// up has compose make and start brokers: docker-compose 1.29 connects a container
+// to its second network at the start only.
+func (c *cluster) up(ctx context.Context, members ...*docker.Member) error {
+	args := []string{"up", "-d", "--no-recreate"}
+	for _, m := range members {
+		args = append(args, m.Name)
+	}
+	err := c.compose(ctx, args...)
+	for _, m := range members { // also of those that were made before a failure
+		err = errors.Join(err, c.adopt(ctx, m))
+	}
+	return err
 }
 
 // enter adds the broker with an index.
@@ -237,8 +234,8 @@ func (c *cluster) enter(i int) (*docker.Member, error) {
 	return m, c.Enter(m)
 }
 
-// launch finds the container that compose made for a broker and starts it.
-func (c *cluster) launch(ctx context.Context, m *docker.Member) error {
+// adopt finds the container that compose made for a broker.
+func (c *cluster) adopt(ctx context.Context, m *docker.Member) error {
 	list, err := c.engine.API.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: make(client.Filters).
 		Add("label", "com.docker.compose.project="+c.project, "com.docker.compose.service="+m.Name)})
 	if err != nil {
@@ -251,7 +248,7 @@ func (c *cluster) launch(ctx context.Context, m *docker.Member) error {
 		return err
 	}
 	box := c.engine.NewBox(list.Items[0].ID, m.Name, filepath.Join(c.dir, m.LogFile))
-	if err := box.Start(ctx); err != nil {
+	if err := box.Adopt(ctx); err != nil {
 		return err
 	}
 	return c.Started(ctx, m, box)

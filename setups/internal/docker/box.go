@@ -86,11 +86,16 @@ func (b *Box) Start(ctx context.Context) error {
 	if b.Running() {
 		return fmt.Errorf("%s runs already", b.name)
 	}
-	ctx = context.WithoutCancel(ctx)
-	next := b.engine.API.ContainerWait(ctx, b.id, client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
 	if _, err := b.engine.API.ContainerStart(ctx, b.id, client.ContainerStartOptions{}); err != nil {
 		return fmt.Errorf("start %s: %w", b.name, err)
 	}
+	return b.Adopt(ctx)
+}
+
+// Adopt takes over a container that was just started: its log and its end.
+func (b *Box) Adopt(ctx context.Context) error {
+	ctx = context.WithoutCancel(ctx)
+	next := b.engine.API.ContainerWait(ctx, b.id, client.ContainerWaitOptions{Condition: container.WaitConditionNotRunning})
 	info, err := b.engine.API.ContainerInspect(ctx, b.id, client.ContainerInspectOptions{})
 	if err != nil {
 		return fmt.Errorf("inspect %s: %w", b.name, err)

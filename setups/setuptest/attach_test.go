@@ -1,0 +1,130 @@
+package setuptest_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/ister-mq/ister/admin/adminv1"
+	"github.com/ister-mq/ister/admin/client"
+	"github.com/ister-mq/ister/setups"
+	"github.com/ister-mq/ister/setups/attach"
+	"github.com/ister-mq/ister/setups/process"
+)
+
+// The part of the suite that needs no right to start and stop, on brokers that
+// another setup started.
+func TestAttach(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	o := options(t)
+	owner, err := process.Setup{}.New(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if left := owner.Close(context.Background()); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	})
+	members, err := owner.Form(ctx, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spare, err := owner.Add(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	setup := attach.Setup{Admin: []string{"http://" + members[0].Admin, members[1].Admin, spare.Admin, members[2].Admin}, Bootstrap: []string{members[0].Kafka}}
+	for _, f := range setup.Check(ctx) {
+		if !f.OK {
+			t.Errorf("%+v", f)
+		}
+	}
+	cluster, err := setup.New(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := cluster.Form(ctx, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, b := range found {
+		if b.Name != members[i].Name || b.Kafka != members[i].Kafka || b.Admin != members[i].Admin || b.Raft != members[i].Raft || !b.Running {
+			t.Errorf("found %+v, started %+v", b, members[i])
+		}
+	}
+	added, err := cluster.Add(ctx)
+	if err != nil || added.Admin != spare.Admin || added.Name != "b4" {
+		t.Fatalf("added %+v, %v", added, err)
+	}
+	admin, err := client.New(client.Options{Endpoints: []string{found[0].Admin}, Actor: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	if _, err := admin.Cluster.AddNode(ctx, &adminv1.AddNodeRequest{NodeAddr: "http://" + setups.AdminForBrokers(cluster, added)}); err != nil {
+		t.Fatal(err)
+	}
+
+	_, noSpare := cluster.Add(ctx)
+	_, start := cluster.Start(ctx, "b1")
+	_, stop := cluster.Stop(ctx, "b1", time.Second)
+	for what, err := range map[string]error{"add": noSpare, "start": start, "stop": stop,
+		"kill": cluster.Kill(ctx, "b1"), "pause": cluster.Pause("b1"), "resume": cluster.Resume("b1")} {
+		var refused *setups.Refused
+		if !errors.As(err, &refused) || refused.Remedy == "" {
+			t.Errorf("%s: %v, want a refusal with a remedy", what, err)
+		}
+	}
+	if left := cluster.Close(ctx); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+	for _, b := range owner.Brokers() {
+		if !b.Running {
+			t.Errorf("%s does not run any more", b.Name)
+		}
+	}
+}
+
+func TestAttachToAClusterWithoutAnAdminAPI(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	o := options(t)
+	owner, err := process.Setup{}.New(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { owner.Close(context.Background()) })
+	members, err := owner.Form(ctx, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cluster, err := attach.Setup{Bootstrap: []string{members[0].Kafka}}.New(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	found, err := cluster.Form(ctx, 1)
+	if err != nil || len(found) != 1 || found[0].Kafka != members[0].Kafka || found[0].Admin != "" {
+		t.Fatalf("found %+v, %v", found, err)
+	}
+	var refused *setups.Refused
+	if _, err := cluster.Form(ctx, 3); !errors.As(err, &refused) {
+		t.Errorf("a cluster of three was found: %v", err)
+	}
+}
+
+func TestAttachChecksTheAddresses(t *testing.T) {
+	for name, setup := range map[string]attach.Setup{
+		"none": {}, "nobody there": {Admin: []string{"127.0.0.1:1"}}, "no Kafka protocol": {Bootstrap: []string{"127.0.0.1:1"}},
+	} {
+		findings := setup.Check(t.Context())
+		if len(findings) == 0 || !findings[0].Fatal || findings[0].Remedy == "" {
+			t.Errorf("%s: %+v", name, findings)
+		}
+		if _, err := setup.New(t.Context(), setups.Options{}); err == nil {
+			t.Errorf("%s: a cluster", name)
+		}
+	}
+}

@@ -78,7 +78,7 @@ type observed struct {
 
 // judge is the rules: a function of what was read.
 func judge(o observed) health {
-	h := health{Verdict: healthy, Findings: []finding{}}
+	h := health{Verdict: healthy, Findings: []finding{}, Looked: []string{}}
 	for _, name := range []string{"status", "brokers", "operations", "balance"} {
 		if f := o.failures[name]; f != nil {
 			h.add(finding{f.Code, unknown, name, "cannot be read: " + f.Message, f.Advice, nil})

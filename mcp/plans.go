@@ -18,6 +18,8 @@ const PlanMax = 10 * time.Minute
 const (
 	statusPlanned = "planned"
 	statusDone    = "done"
+	// planList is where the moves of a plan are in a result; they are paged.
+	planList = "effect.what.moves"
 )
 
 // effect is what a planned tool would do now.

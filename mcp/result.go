@@ -72,7 +72,11 @@ func (s *Server) result(t *tool, in input, a *answer) (*protocol.CallToolResult,
 	if t.risk.planned() && out["status"] == nil {
 		out["status"] = statusDone
 	}
-	raw, err := fit(out, t.list, in)
+	list := t.list
+	if list != "" && out["status"] == statusPlanned {
+		list = planList
+	}
+	raw, err := fit(out, list, in)
 	if err != nil {
 		return nil, err
 	}

@@ -48,10 +48,13 @@ type runSummary struct {
 	Seed      int64     `json:"seed"`
 }
 
+// listOf makes an absent list an empty one, as the schemas have it.
+func listOf[T any](list []T) []T { return append([]T{}, list...) }
+
 // summaryOf: a run whose runner is gone without a word is abandoned, not running.
 func summaryOf(info runInfo) runSummary {
 	r := info.Run
-	out := runSummary{r.ID, r.Scenario, r.Aspects, r.Setup, r.Verdict, r.Verdict != verdictRunning, info.Live, info.Processes, r.Kept, r.StartedAt, r.TookMS, r.Seed}
+	out := runSummary{r.ID, r.Scenario, listOf(r.Aspects), r.Setup, r.Verdict, r.Verdict != verdictRunning, info.Live, info.Processes, r.Kept, r.StartedAt, r.TookMS, r.Seed}
 	if r.Verdict == verdictRunning && !info.Live {
 		out.Verdict, out.Ended = "abandoned", true
 	}
@@ -393,8 +396,8 @@ func reportScenario(_ context.Context, s *Server, in input) (*answer, error) {
 		return nil, err
 	}
 	out := reported{
-		RunID: r.ID, Scenario: r.Scenario, Aspects: r.Aspects, Setup: r.Setup, Seed: r.Seed, Verdict: r.Verdict, ExitCode: r.ExitCode, TookMS: r.TookMS,
-		Failures: r.Failures[:min(len(r.Failures), 3)], Left: r.Leftovers, Repro: r.Repro, Dir: dir,
+		RunID: r.ID, Scenario: r.Scenario, Aspects: listOf(r.Aspects), Setup: r.Setup, Seed: r.Seed, Verdict: r.Verdict, ExitCode: r.ExitCode, TookMS: r.TookMS,
+		Failures: listOf(r.Failures[:min(len(r.Failures), 3)]), Left: listOf(r.Leftovers), Repro: r.Repro, Dir: dir,
 	}
 	checks := []runCheck{}
 	for _, c := range slices.Concat(r.Criteria, r.Guards) {

@@ -1,0 +1,256 @@
+package mcp
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"github.com/ister-mq/ister/admin/adminv1"
+)
+
+// plausible are arguments with which each tool of the admin API can be called.
+var plausible = map[string]map[string]any{
+	"cluster_add_node": {"node_addr": "127.0.0.1:50054"}, "cluster_promote_node": {"node_id": 4}, "cluster_remove_node": {"node_id": 3}, "cluster_transfer_leadership": {"node_id": 1},
+	"operations_show": {"operation_id": "op-7"}, "operations_cancel": {"operation_id": "7"}, "brokers_certificate": {"broker_id": 1}, "brokers_unload": {"broker_id": 1},
+	"brokers_activate": {"broker_id": 1}, "brokers_cordon": {"broker_id": 1}, "brokers_uncordon": {"broker_id": 1}, "topics_describe": {"name": "/default/orders"},
+	"topics_create": {"name": "/default/new"}, "topics_delete": {"name": "/default/orders"}, "topics_move": {"name": "/default/orders"},
+	"namespaces_create": {"name": "payments"}, "namespaces_delete": {"name": "payments"}, "diagnose_removal": {"node_id": 1},
+}
+
+// TestNothingIsChangedWithoutAPlan calls every tool of the admin API: read-only
+// and planned ones change nothing, and planned ones act once they have a plan_id.
+func TestNothingIsChangedWithoutAPlan(t *testing.T) {
+	cluster := newStub(t)
+	c, _ := overPipes(t, newTestServer(t, func(c *Config) { c.Endpoints = []string{cluster.url} }), revisions[2])
+	for _, row := range table() {
+		if row.toolset == toolsetScenario || row.name == "diagnose_machine" {
+			continue
+		}
+		before := len(cluster.made())
+		args := plausible[row.name]
+		body := c.ok(row.name, args)
+		changes := len(cluster.made()) - before
+		switch {
+		case row.risk == Additive && changes != 1, row.risk != Additive && changes != 0:
+			t.Errorf("%s (%s) made %d changes", row.name, row.risk, changes)
+		case row.risk.planned():
+			if body["status"] != statusPlanned || !strings.Contains(body["summary"].(string), "nothing was changed") {
+				t.Fatalf("%s: no plan: %v", row.name, body)
+			}
+			next := body["next"].([]any)[0].(map[string]any)
+			if len(next["args"].(map[string]any)["plan_id"].(string)) < 60 || body["shortened"] != nil {
+				t.Errorf("%s: the plan is cut", row.name)
+			}
+			done := c.ok(next["tool"].(string), next["args"].(map[string]any))
+			if done["status"] != statusDone || len(cluster.made()) != before+1 {
+				t.Errorf("%s: with its plan_id: %v, changes %v", row.name, done["summary"], cluster.made()[before:])
+			}
+		}
+	}
+	for _, actor := range cluster.actors {
+		if actor != "mcp" {
+			t.Fatalf("actor %q", actor)
+		}
+	}
+}
+
+func TestPlansThatDoNotHold(t *testing.T) {
+	cluster := newStub(t)
+	var later atomic.Int64
+	make := func(c *Config) {
+		c.Endpoints = []string{cluster.url}
+		c.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+	}
+	s := newTestServer(t, make)
+	c, _ := overHTTP(t, s, revisions[1])
+	other, _ := overHTTP(t, newTestServer(t, make), revisions[1])
+	args := func(id any) map[string]any { return map[string]any{"name": "/default/orders", "plan_id": id} }
+	plan := func() any { return c.ok("topics_delete", map[string]any{"name": "/default/orders"})["plan_id"] }
+
+	refused := func(code string, tool string, a map[string]any) {
+		t.Helper()
+		body := c.fails(tool, a, code)
+		fix, _ := body["fix"].(map[string]any)
+		if fix["tool"] != tool || fix["args"].(map[string]any)["plan_id"] != nil {
+			t.Errorf("%s: fix %v", code, fix)
+		}
+		if made := cluster.made(); len(made) > 0 {
+			t.Fatalf("%s: changed %v", code, made)
+		}
+	}
+	refused(codePlanUnknown, "topics_delete", args("plan.made-up"))
+	refused(codePlanUnknown, "topics_delete", args("yes"))
+	refused(codePlanUnknown, "topics_delete", args(other.ok("topics_delete", map[string]any{"name": "/default/orders"})["plan_id"]))
+	id := plan().(string)
+	refused(codePlanUnknown, "topics_delete", args(id[:len(id)-1]+"0x"))
+	refused(codePlanArguments, "topics_delete", map[string]any{"name": "/default/clicks", "plan_id": id})
+	refused(codePlanArguments, "topics_move", args(id))
+
+	cluster.drift()
+	body := c.fails("topics_delete", args(id), codePlanDrifted)
+	if !strings.Contains(body["got"].(string), "100") || !strings.Contains(body["expected"].(string), "101") {
+		t.Errorf("it does not say what changed: %v", body)
+	}
+	refused(codePlanDrifted, "topics_delete", args(id))
+	id = plan().(string)
+	later.Store(int64(PlanMax))
+	refused(codePlanExpired, "topics_delete", args(id))
+
+	id = plan().(string)
+	c.ok("topics_delete", args(id))
+	if made := cluster.made(); !slices.Equal(made, []string{"delete /default/orders"}) {
+		t.Errorf("changed %v", made)
+	}
+	c.fails("topics_delete", args(id), codePlanDrifted) // once is enough
+}
+
+func TestRemovalIsBlockedWithRemedies(t *testing.T) {
+	cluster := newStub(t)
+	c, _ := overPipes(t, newTestServer(t, func(c *Config) { c.Endpoints = []string{cluster.url} }), revisions[0])
+	body := c.fails("cluster_remove_node", map[string]any{"node_id": 2}, "NODE_HOLDS_REPLICAS")
+	fix := body["fix"].(map[string]any)
+	if len(body["blockers"].([]any)) != 2 || body["plan_id"] != nil || fix["tool"] != "brokers_unload" || fix["args"].(map[string]any)["broker_id"] != 2.0 {
+		t.Errorf("%v", body)
+	}
+	c.fails("cluster_transfer_leadership", map[string]any{"node_id": 9}, "NODE_NOT_VOTER")
+	found := c.ok("diagnose_removal", map[string]any{"node_id": 2})
+	if found["safe_to_remove"] != false || len(found["blockers"].([]any)) != 2 || found["certificate"].(map[string]any)["replicas"] != 9.0 {
+		t.Errorf("%v", found)
+	}
+}
+
+// TestResultsArePagedAndBounded reads lists that do not fit into one result to
+// their end, and finds every row once.
+func TestResultsArePagedAndBounded(t *testing.T) {
+	cluster := newStub(t)
+	c, _ := overPipes(t, newTestServer(t, func(c *Config) { c.Endpoints = []string{cluster.url} }), revisions[1])
+	for _, l := range []struct {
+		tool string
+		args map[string]any
+		rows func(map[string]any) []any
+		want int
+	}{
+		{"cluster_moves", map[string]any{"limit": 500}, func(b map[string]any) []any { return b["moves"].([]any) }, 300},
+		{"topics_describe", map[string]any{"name": "/default/orders"}, func(b map[string]any) []any { return b["topic"].(map[string]any)["partitions"].([]any) }, 200},
+		{"brokers_rebalance", nil, func(b map[string]any) []any {
+			return b["effect"].(map[string]any)["what"].(map[string]any)["moves"].([]any)
+		}, 300},
+		{"scenario_plan", map[string]any{"scenario": "broker-scaling"}, func(b map[string]any) []any { return b["steps"].([]any) }, 0},
+		{"scenario_show", map[string]any{"scenario": "broker-scaling"}, func(b map[string]any) []any { return b["criteria"].([]any) }, 0},
+	} {
+		seen, calls := map[string]bool{}, 0
+		for args := l.args; ; calls++ {
+			body := c.ok(l.tool, args)
+			rows := l.rows(body)
+			if len(rows) == 0 {
+				t.Fatalf("%s: a page without rows", l.tool)
+			}
+			for _, row := range rows {
+				raw, _ := json.Marshal(row)
+				seen[string(raw)] = true
+			}
+			if l.want == 0 {
+				l.want = int(body["total"].(float64))
+			}
+			cursor, more := body["next_cursor"]
+			if !more {
+				break
+			}
+			next := map[string]any{"cursor": cursor}
+			for name, v := range l.args {
+				next[name] = v
+			}
+			args = next
+		}
+		if len(seen) != l.want || calls == 0 {
+			t.Errorf("%s: %d rows in %d calls, want %d", l.tool, len(seen), calls+1, l.want)
+		}
+	}
+}
+
+func TestHealthIsNeverGuessed(t *testing.T) {
+	good := func() observed {
+		return observed{
+			status:  &adminv1.GetStatusResponse{SelfNodeId: 1, Ready: true, ControllerId: 1, AnsweredBy: 1, Voters: []int32{1, 2, 3}},
+			brokers: []*adminv1.Broker{stubBroker(1), stubBroker(2), stubBroker(3)}, balance: &adminv1.Balance{}, failures: map[string]*failure{},
+		}
+	}
+	for _, c := range []struct {
+		name, verdict, first string
+		change               func(*observed)
+	}{
+		{"all is well", healthy, "", func(*observed) {}},
+		{"status cannot be read", unknown, "UNREACHABLE", func(o *observed) { o.status = nil; o.failures["status"] = &failure{Code: "UNREACHABLE"} }},
+		{"operations cannot be read", unknown, "NO_CONTROLLER", func(o *observed) { o.failures["operations"] = &failure{Code: "NO_CONTROLLER"} }},
+		{"no controller", unhealthy, "NO_CONTROLLER", func(o *observed) { o.status.ControllerId = 0 }},
+		{"not the controller's view", unknown, "NOT_CURRENT", func(o *observed) { o.status.AnsweredBy = 2 }},
+		{"offline", unhealthy, "PARTITIONS_OFFLINE", func(o *observed) { o.status.OfflinePartitions = 1 }},
+		{"under-replicated", degraded, "UNDER_REPLICATED", func(o *observed) { o.status.UnderReplicatedPartitions = 1 }},
+		{"two voters", degraded, "FEW_VOTERS", func(o *observed) { o.status.Voters = []int32{1, 2} }},
+		{"not ready", degraded, "NODE_NOT_READY", func(o *observed) { o.status.Ready = false }},
+		{"fenced", degraded, "NODE_FENCED", func(o *observed) { o.brokers[1].Fenced = true }},
+		{"drained", degraded, "NODE_NOT_ACTIVE", func(o *observed) { o.brokers[1].State = adminv1.Node_DRAINED }},
+		{"disk not reported", unknown, "UNKNOWN_HEALTH", func(o *observed) { o.brokers[1].Bytes = nil }},
+		{"state not known", unknown, "UNKNOWN_HEALTH", func(o *observed) { o.brokers[1].State = 0 }},
+		{"blocked operation", degraded, "OPERATION_BLOCKED", func(o *observed) {
+			o.operations = []*adminv1.Operation{{OperationId: 7, State: adminv1.Operation_BLOCKED}}
+		}},
+		{"imbalanced", degraded, "IMBALANCED", func(o *observed) { o.balance.CoefficientOfVariation = wrapperspb.Double(0.25) }},
+		{"the worst decides", unhealthy, "PARTITIONS_OFFLINE", func(o *observed) {
+			o.brokers[1].Bytes = nil
+			o.status.OfflinePartitions = 1
+			o.brokers[0].Fenced = true
+		}},
+	} {
+		o := good()
+		c.change(&o)
+		h := judge(o)
+		first := ""
+		if len(h.Findings) > 0 {
+			first = h.Findings[0].Code
+		}
+		if h.Verdict != c.verdict || first != c.first {
+			t.Errorf("%s: %s, first %s, want %s, %s", c.name, h.Verdict, first, c.verdict, c.first)
+		}
+	}
+	lost, _ := overPipes(t, newTestServer(t, nil), revisions[1])
+	if body := lost.ok("diagnose_health", nil); body["verdict"] != unknown || len(body["findings"].([]any)) != 4 {
+		t.Errorf("out of reach: %v", body)
+	}
+}
+
+func TestAuditLogHasEachCall(t *testing.T) {
+	cluster := newStub(t)
+	var log bytes.Buffer
+	s := newTestServer(t, func(c *Config) { c.Endpoints, c.Audit = []string{cluster.url}, &log })
+	c, end := overPipes(t, s, revisions[2])
+	c.ok("topics_create", map[string]any{"name": "/default/a", "config": map[string]any{"sasl.password": "hunter2", "retention.ms": "5"}})
+	id := c.ok("brokers_unload", map[string]any{"broker_id": 1})["plan_id"]
+	c.ok("brokers_unload", map[string]any{"broker_id": 1, "plan_id": id})
+	c.fails("brokers_unload", map[string]any{"broker": 1}, codeUnknownArgument)
+	end()
+	outcomes := []string{}
+	for line := range strings.Lines(log.String()) {
+		e := entry{}
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.Actor != "stdio tester" || e.Hash == "" || e.At.IsZero() || e.Risk == "" {
+			t.Errorf("entry %s", line)
+		}
+		outcomes = append(outcomes, e.Tool+" "+e.Outcome+" "+e.Code)
+	}
+	want := []string{"topics_create done ", "brokers_unload planned ", "brokers_unload done ", "brokers_unload error UNKNOWN_ARGUMENT"}
+	if !slices.Equal(outcomes, want) {
+		t.Errorf("%q, want %q", outcomes, want)
+	}
+	if text := log.String(); strings.Contains(text, "hunter2") || strings.Contains(text, id.(string)) || !strings.Contains(text, `"retention.ms":"5"`) {
+		t.Errorf("secrets, or too little: %s", text)
+	}
+}

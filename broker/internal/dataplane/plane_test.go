@@ -11,6 +11,7 @@ import (
 	"github.com/ister-mq/ister/broker/internal/kafka"
 	"github.com/ister-mq/ister/broker/internal/metadata"
 	"github.com/ister-mq/ister/broker/internal/model"
+	"github.com/ister-mq/ister/broker/internal/peer"
 	"github.com/ister-mq/ister/broker/internal/record"
 	"github.com/ister-mq/ister/broker/internal/refusal"
 	"github.com/ister-mq/ister/broker/internal/vfs"
@@ -529,5 +530,42 @@ func TestCopyMovedAwayWhileTheNodeWasDownIsGivenUpAtItsStart(t *testing.T) {
 	names, err := c.nodes[0].memory.List("/data/logs")
 	if err != nil || len(names) != 1 || !strings.Contains(names[0], ".deleted-") {
 		t.Fatalf("directories %v, %v", names, err)
+	}
+}
+
+// A follower can hear of a new leader before the leader itself does.
+func TestFollowerAheadOfItsLeaderIsAnsweredWhenTheNewsArrives(t *testing.T) {
+	c := newCluster(t, 2, nil)
+	id := c.topic("orders", nil, 1, 2)
+	c.send(id, "first")
+	epoch := c.image().Partition(id).LeaderEpoch
+	s, err := c.nodes[0].plane.OpenSession(peer.Identity{Node: 2, Epoch: c.nodes[1].epoch})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	answer := make(chan peer.FetchResponse, 1)
+	go func() {
+		var response peer.FetchResponse
+		_ = s.Fetch(context.Background(), &peer.FetchRequest{MaxBytes: 1 << 20, MaxWait: time.Hour, Changed: []peer.FetchPosition{{
+			Partition: id, LeaderEpoch: epoch + 2, LastFetchedEpoch: model.NoEpoch, MaxBytes: 1 << 20,
+		}}}, &response)
+		answer <- response
+	}()
+	l := c.nodes[0].plane.local(id)
+	eventually(t, "the session waits for the news", func() bool {
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		for _, f := range l.follows {
+			if f.ahead {
+				return true
+			}
+		}
+		return false
+	})
+	c.elect(id, 2)
+	c.elect(id, 1)
+	if got := <-answer; len(got.Partitions) != 1 || got.Partitions[0].Reason != "" || len(got.Partitions[0].Batches) == 0 {
+		t.Fatalf("got %+v", got)
 	}
 }

@@ -201,6 +201,11 @@ func (p *Plane) assign(im *metadata.Image, state *metadata.Partition, epochs map
 	if l.leads.Swap(leading) && !leading {
 		l.steppedDown.Store(now.UnixNano())
 	}
+	for _, f := range l.follows {
+		if f.ahead {
+			f.session.mark(f, true)
+		}
+	}
 	end, logAt := l.replica.LogEnd(), l.log
 	needSync := leading && change.NewEpoch && l.settings.flushSync && logAt.Durable() < end && l.wantFlush(now)
 	l.mu.Unlock()

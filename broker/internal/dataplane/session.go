@@ -34,6 +34,9 @@ type follow struct {
 	session *session
 	local   *local
 	queued  bool
+	// ahead: the follower knows newer metadata than this node. It is answered when
+	// the image is here. Guarded by local.mu.
+	ahead bool
 
 	// Only the session's goroutine:
 	position  peer.FetchPosition // where the follower stands
@@ -208,8 +211,13 @@ func (s *session) collectOne(f *follow, left *budget, response *peer.FetchRespon
 		finished = l.advanced(finished)
 	}
 	log, end := l.log, l.replica.LogEnd()
+	f.ahead = refusal.Is(err, refusal.UnknownLeaderEpoch) || refusal.Is(err, refusal.IneligibleReplica)
+	ahead := f.ahead
 	l.mu.Unlock()
 	s.plane.finish(finished)
+	if ahead {
+		return
+	}
 
 	if err == nil && want > 0 && !data.Diverging && data.LogStart <= f.position.Offset && f.position.Offset < end {
 		data.Batches, err = s.read(f, log, want, end)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"regexp"
 	"slices"
 	"strconv"
@@ -228,6 +229,9 @@ func (a argument) parse(raw json.RawMessage) (value any, problem string) {
 			return nil, "is no number"
 		}
 		n, err := number.Int64()
+		if whole, floatErr := number.Float64(); err != nil && floatErr == nil && whole == math.Trunc(whole) && math.Abs(whole) < 1<<53 {
+			n, err = int64(whole), nil // 4.0 is an integer of JSON Schema
+		}
 		if err != nil {
 			return nil, "is no integer"
 		}

@@ -259,8 +259,13 @@ func showOperation(ctx context.Context, s *Server, in input) (*answer, error) {
 
 func operationName(id uint64) string { return fmt.Sprintf("op-%d", id) }
 
+// kindOf says what an operation does, and to what.
+func kindOf(op *adminv1.Operation) string {
+	return strings.TrimSpace(op.GetKind().String() + " " + op.GetSubject())
+}
+
 func describeOperation(op *adminv1.Operation) string {
-	text := fmt.Sprintf("%s (%s %s) is %s: %d of %s done", operationName(op.GetOperationId()), op.GetKind(), op.GetSubject(), op.GetState(), op.GetMovesDone(), plural(int(op.GetMovesTotal()), "move", "moves"))
+	text := fmt.Sprintf("%s (%s) is %s: %d of %s done", operationName(op.GetOperationId()), kindOf(op), op.GetState(), op.GetMovesDone(), plural(int(op.GetMovesTotal()), "move", "moves"))
 	if op.GetReason() != "" {
 		text += fmt.Sprintf("; %s: %s", op.GetReason(), op.GetMessage())
 	}
@@ -285,7 +290,7 @@ func planCancel(ctx context.Context, s *Server, in input) (*effect, error) {
 	return &effect{
 		what: map[string]any{"cancels": operationName(op.GetOperationId()), "kind": op.GetKind().String(), "subject": op.GetSubject()},
 		note: map[string]any{"state": op.GetState().String(), "moves_done": op.GetMovesDone(), "moves_total": op.GetMovesTotal()}, revision: op.GetRevision(),
-		summary: fmt.Sprintf("%s (%s %s) stops with %d of %d moves done", operationName(op.GetOperationId()), op.GetKind(), op.GetSubject(), op.GetMovesDone(), op.GetMovesTotal()),
+		summary: fmt.Sprintf("%s (%s) stops with %d of %d moves done", operationName(op.GetOperationId()), kindOf(op), op.GetMovesDone(), op.GetMovesTotal()),
 	}, nil
 }
 

@@ -203,7 +203,7 @@ func subjectOf(in input, name string) map[string]any {
 const blockersMax = 10
 
 func blockers(findings []*adminv1.Finding) []blocker {
-	var out []blocker
+	out := []blocker{}
 	for _, f := range findings[:min(len(findings), blockersMax)] {
 		out = append(out, blocker{f.GetCode(), f.GetObject(), f.GetMessage(), f.GetRemedy()})
 	}

@@ -12,8 +12,11 @@ import (
 
 const promptPrefix = "run-"
 
-// addPrompts adds one prompt for each scenario.
+// addPrompts adds one prompt for each scenario, where scenarios can be run.
 func (s *Server) addPrompts() error {
+	if !s.offers("scenario_start") {
+		return nil
+	}
 	all, err := s.scenarioList(context.Background())
 	if err != nil {
 		return err
@@ -21,7 +24,7 @@ func (s *Server) addPrompts() error {
 	for _, l := range all {
 		prompt := protocol.NewPrompt(promptPrefix+l.ID, protocol.WithPromptTitle(l.Title), protocol.WithPromptDescription("Decide which part of the scenario to run and how, run it, and explain the verdict."),
 			protocol.WithArgument("aspect", protocol.ArgumentDescription("only this part: "+strings.Join(l.Aspects, ", "))),
-			protocol.WithArgument("setup", protocol.ArgumentDescription("how the cluster is stood up: "+strings.Join(l.Setups, ", "))))
+			protocol.WithArgument("setup", protocol.ArgumentDescription("how the cluster is stood up: "+strings.Join(ownClusters(l.Setups), ", "))))
 		s.mcp.AddPrompt(prompt, func(ctx context.Context, request protocol.GetPromptRequest) (*protocol.GetPromptResult, error) {
 			return s.prompt(ctx, l, request.Params.Arguments)
 		})
@@ -43,7 +46,7 @@ func (s *Server) prompt(ctx context.Context, l listedScenario, args map[string]s
 		choices        []string
 	}{
 		{"aspect", "Which part? All of them is the default.", l.Aspects},
-		{"setup", "On which setup? The first is the default.", l.Setups},
+		{"setup", "On which setup? The first is the default.", ownClusters(l.Setups)},
 	} {
 		switch value := args[d.name]; {
 		case value != "" && !slices.Contains(d.choices, value):
@@ -108,7 +111,7 @@ func (c completer) CompletePromptArgument(ctx context.Context, prompt string, ar
 	}
 	for _, l := range all {
 		if promptPrefix+l.ID == prompt {
-			return complete(map[string][]string{"aspect": l.Aspects, "setup": l.Setups}[argument.Name], argument.Value), nil
+			return complete(map[string][]string{"aspect": l.Aspects, "setup": ownClusters(l.Setups)}[argument.Name], argument.Value), nil
 		}
 	}
 	return complete(nil, ""), nil

@@ -226,6 +226,7 @@ func (s *Server) startRun(ctx context.Context, args []string) (string, error) {
 	words := slices.Concat(s.config.Runner, args)
 	runner := exec.Command(words[0], words[1:]...)
 	runner.Stdout, runner.Stderr = log, log
+	runner.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, TokenVariable+"=") })
 	runner.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
 	if err := runner.Start(); err != nil {
 		return "", fmt.Errorf("start the runner: %w", err)

@@ -204,7 +204,7 @@ func startScenario(ctx context.Context, s *Server, in input) (*answer, error) {
 		words = append(words, "--aspect", aspect)
 	}
 	if setup := in.text("setup"); setup != "" {
-		if err := oneOf("setup", setup, found.Setups); err != nil {
+		if err := oneOf("setup", setup, ownClusters(found.Setups)); err != nil {
 			return nil, err
 		}
 		words = append(words, "--setup", setup)
@@ -231,6 +231,15 @@ func startScenario(ctx context.Context, s *Server, in input) (*answer, error) {
 		summary: "Started run " + id,
 		next:    []step{{"scenario_wait", map[string]any{"run_id": id, "after_seq": 0}, "follow it"}, {"scenario_stop", map[string]any{"run_id": id}, "end it early"}},
 	}, nil
+}
+
+// attached is the setup that runs on a cluster which is there already.
+const attached = "attach"
+
+// ownClusters leaves out that setup: a run that a tool starts is contained, and a
+// person runs a scenario on a cluster that others use.
+func ownClusters(setups []string) []string {
+	return slices.DeleteFunc(slices.Clone(setups), func(name string) bool { return name == attached })
 }
 
 // waiting is one scenario_wait under way.

@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -39,7 +40,7 @@ func TestRunOutlivesClientAndServer(t *testing.T) {
 	c, end := overPipes(t, s, revisions[0])
 	started := time.Now()
 	run := c.ok("scenario_start", map[string]any{"scenario": "kill-and-recover", "params": map[string]any{"rounds": "1"}, "seed": 7})
-	if took := time.Since(started); took > 3*time.Second {
+	if took := time.Since(started); took > startMax {
 		t.Errorf("the start took %s", took)
 	}
 	if run["command"] != "scenario run kill-and-recover --param rounds=1 --seed 7" {
@@ -90,6 +91,27 @@ func TestRunOutlivesClientAndServer(t *testing.T) {
 	}
 	if err := <-waiting; err == nil {
 		t.Log("the wait that was cut off got an answer first")
+	}
+}
+
+// TestStartedRunsAreContained: a tool starts no run on somebody's cluster, and
+// gives no secret to what it starts.
+func TestStartedRunsAreContained(t *testing.T) {
+	if got := ownClusters([]string{"process", attached, "container"}); strings.Join(got, " ") != "process container" {
+		t.Errorf("setups %v", got)
+	}
+	t.Setenv(TokenVariable, testToken)
+	s := newTestServer(t, nil)
+	c, _ := overPipes(t, s, revisions[1])
+	c.fails("scenario_start", map[string]any{"scenario": "kill-and-recover", "setup": attached}, codeInvalidArgument)
+	id := c.ok("scenario_start", map[string]any{"scenario": "kill-and-recover"})["run_id"].(string)
+	_, record, err := s.findRun(id)
+	if err != nil {
+		t.Fatal(err)
+	}
+	environment, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", record.Runner.PID))
+	if err == nil && strings.Contains(string(environment), testToken) { // only where there is a /proc
+		t.Error("the runner was given the token")
 	}
 }
 

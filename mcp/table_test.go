@@ -105,6 +105,9 @@ func TestFilters(t *testing.T) {
 			t.Errorf("%s: %v, want %v", c.name, got, want)
 		}
 	}
+	if prompts := newTestServer(t, func(config *Config) { config.Filter.ReadOnly = true }).mcp.ListPrompts(); len(prompts) > 0 {
+		t.Errorf("read-only offers prompts to run: %v", prompts)
+	}
 	_, err := New(Config{Filter: Filter{Toolsets: []string{"topic"}}, Endpoints: []string{"127.0.0.1:1"}})
 	if err == nil || !strings.Contains(err.Error(), "did you mean topics?") {
 		t.Errorf("an unknown toolset: %v", err)

@@ -1,5 +1,5 @@
 // Package compose runs a cluster from compose.yaml, a file that people can keep
-// and run by hand: three brokers, and a fourth that waits to be added.
+// and run by hand: three brokers, and more that wait to be added.
 //
 // docker-compose (1.28 or newer) or docker compose (v2), whichever is there,
 // makes and removes what the file says; brokers are then started, stopped,
@@ -30,7 +30,7 @@ var file []byte
 // Brokers of the file: those that form the cluster, and all.
 const (
 	formed = 3
-	most   = 4
+	most   = 6
 )
 
 // Setup implements setups.Setup.
@@ -93,8 +93,18 @@ func projectOf(run string) string {
 	return "ister-" + regexp.MustCompile(`[^a-z0-9_-]`).ReplaceAllString(strings.ToLower(run), "-")
 }
 
-// Clean removes everything that a run made on the engine, also after a crash of
-// the runner, and returns what it could not remove.
+// Clean implements setups.Cleaner. The run's id is the last element of its
+// directory.
+func (Setup) Clean(ctx context.Context, dir string) (leftovers []string, err error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("run directory: %w", err)
+	}
+	return Clean(ctx, filepath.Base(abs))
+}
+
+// Clean removes everything on the engine that carries a run's id, also after a
+// crash of the runner, and returns what it could not remove.
 func Clean(ctx context.Context, runID string) (leftovers []string, err error) {
 	engine, err := docker.Connect(ctx)
 	if err != nil {
@@ -115,6 +125,7 @@ type cluster struct {
 }
 
 var (
+	_ setups.Cleaner = Setup{}
 	_ setups.Cluster = (*cluster)(nil)
 	_ setups.Faults  = (*cluster)(nil)
 	_ setups.Inner   = (*cluster)(nil)
@@ -200,7 +211,7 @@ func (c *cluster) configure(ctx context.Context) error {
 // compose runs a command of docker-compose or docker compose. Settings are given
 // as environment, which both take, and win over the caller's.
 func (c *cluster) compose(ctx context.Context, args ...string) error {
-	all := append(c.command[1:len(c.command):len(c.command)], "-f", filepath.Join(c.dir, "compose.yaml"), "--project-directory", c.dir, "--profile", "scale")
+	all := append(c.command[1:len(c.command):len(c.command)], "-f", filepath.Join(c.dir, "compose.yaml"), "--project-directory", c.dir, "--profile", "scale", "--profile", "more")
 	cmd := exec.CommandContext(ctx, c.command[0], append(all, args...)...)
 	cmd.Dir, cmd.Env = c.dir, append(os.Environ(), c.settings...)
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -37,6 +37,7 @@ type broker struct {
 }
 
 var (
+	_ setups.Cleaner = Setup{}
 	_ setups.Cluster = (*cluster)(nil)
 	_ setups.Faults  = (*cluster)(nil)
 	_ setups.Limiter = (*cluster)(nil)

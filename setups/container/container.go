@@ -56,9 +56,18 @@ func (s Setup) New(ctx context.Context, options setups.Options) (setups.Cluster,
 	return &cluster{engine: engine, path: path, digest: digest, dir: dir, run: filepath.Base(dir), say: options.Say}, nil
 }
 
-// Clean removes everything that a run made on the engine, also after a crash of
-// the runner, and returns what it could not remove. The run's id is the last
-// element of its directory.
+// Clean implements setups.Cleaner. The run's id is the last element of its
+// directory.
+func (Setup) Clean(ctx context.Context, dir string) (leftovers []string, err error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("run directory: %w", err)
+	}
+	return Clean(ctx, filepath.Base(abs))
+}
+
+// Clean removes everything on the engine that carries a run's id, also after a
+// crash of the runner, and returns what it could not remove.
 func Clean(ctx context.Context, runID string) (leftovers []string, err error) {
 	engine, err := docker.Connect(ctx)
 	if err != nil {

@@ -32,15 +32,14 @@ func (s Setup) New(ctx context.Context, options setups.Options) (setups.Cluster,
 	return &cluster{Cluster: inner, dir: dir}, nil
 }
 
-// Clean takes away the file systems that a run left mounted, after its brokers
-// were ended, and returns those that stayed. Links end with the process that
-// runs them.
-func Clean(dir string) (leftovers []string) {
+// Clean implements setups.Cleaner: it takes away the file systems that a run left
+// mounted, whose brokers were ended. Links end with the process that runs them.
+func (Setup) Clean(_ context.Context, dir string) (leftovers []string, err error) {
 	abs, err := filepath.Abs(dir)
 	if err != nil {
-		return []string{err.Error()}
+		return nil, fmt.Errorf("run directory: %w", err)
 	}
-	return unmountBelow(abs)
+	return unmountBelow(abs), nil
 }
 
 type cluster struct {
@@ -55,6 +54,7 @@ type cluster struct {
 }
 
 var (
+	_ setups.Cleaner = Setup{}
 	_ setups.Faults  = (*cluster)(nil)
 	_ setups.Limiter = (*cluster)(nil)
 )

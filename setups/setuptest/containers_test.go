@@ -96,7 +96,7 @@ func TestContainersAreCleanedUpAfterACrashOfTheRunner(t *testing.T) {
 	if len(left(t, id)) != 4 { // a container, two networks, a volume
 		t.Fatalf("the run made %v", left(t, id))
 	}
-	if rest, err := container.Clean(t.Context(), id); err != nil || len(rest) > 0 {
+	if rest, err := (container.Setup{}).Clean(t.Context(), o.Dir); err != nil || len(rest) > 0 {
 		t.Fatalf("cleaning left %v, %v", rest, err)
 	}
 	if rest := left(t, id); len(rest) > 0 {

@@ -72,9 +72,11 @@ func (u *usageError) Unwrap() error { return u.err }
 func (u *usageError) ExitCode() int { return report.ExitUsage }
 
 // Main runs the command with the given arguments, prints an error, and returns
-// the exit code. ctx ends on an interrupt.
-func Main(ctx context.Context, args []string, out, errOut io.Writer) int {
-	return execute(ctx, NewCommand(), args, out, errOut)
+// the exit code. ctx ends on an interrupt. Further commands may be mounted.
+func Main(ctx context.Context, args []string, out, errOut io.Writer, further ...*cobra.Command) int {
+	root := NewCommand()
+	root.AddCommand(further...)
+	return execute(ctx, root, args, out, errOut)
 }
 
 func execute(ctx context.Context, cmd *cobra.Command, args []string, out, errOut io.Writer) int {

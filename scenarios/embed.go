@@ -16,6 +16,10 @@ import (
 //go:embed */scenario.yaml */SKILL.md
 var shipped embed.FS
 
+// Files are the shipped scenarios and their skills: <name>/scenario.yaml and
+// <name>/SKILL.md.
+func Files() fs.FS { return shipped }
+
 const specFile = "scenario.yaml"
 
 // shippedNames lists the embedded scenarios.

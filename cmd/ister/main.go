@@ -1,5 +1,5 @@
 // Command ister is the whole product in one static binary: the broker, its admin
-// CLI, and the scenario runner.
+// CLI, the scenario runner, and the MCP server for agents.
 package main
 
 import (
@@ -14,6 +14,7 @@ import (
 
 	"github.com/ister-mq/ister/admin/cli"
 	"github.com/ister-mq/ister/broker"
+	"github.com/ister-mq/ister/mcp"
 	"github.com/ister-mq/ister/scenarios"
 )
 
@@ -27,7 +28,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if len(args) > 0 && args[0] == "scenario" {
-		return scenarios.Main(ctx, args[1:], stdout, stderr)
+		return scenarios.Main(ctx, args[1:], stdout, stderr, mcp.NewCommand(scenarios.Files()))
 	}
 	root := newCommand()
 	root.SetArgs(args)
@@ -65,6 +66,6 @@ Start a cluster of one with "ister broker", look at it with "ister admin cluster
 status", and see it scale under load with "ister scenario run broker-scaling".`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	root.AddCommand(newBrokerCommand(), cli.NewCommand(), scenarios.NewCommand(), newVersionCommand())
+	root.AddCommand(newBrokerCommand(), cli.NewCommand(), scenarios.NewCommand(), mcp.NewCommand(scenarios.Files()), newVersionCommand())
 	return root
 }

@@ -44,8 +44,10 @@ var layers = [][]string{
 	{"broker/internal/node", "broker/internal/sim"},
 	{"broker", "broker/internal/sim/cmd"},
 	// tools, through the admin API and Kafka clients only
-	{"admin/client", "scenarios/internal/spec", "scenarios/internal/verdict", "setups/internal/docker", "setups/fault"},
-	{"admin/cli", "scenarios/internal/load", "scenarios/internal/report", "setups/process", "setups/container", "setups/compose", "setups/attach"},
+	{"admin/client", "scenarios/internal/spec", "scenarios/internal/verdict", "setups/internal/docker", "setups/process"},
+	{"admin/cli", "scenarios/internal/load", "scenarios/internal/report", "setups/fault", "setups/attach"},
+	{"setups/container"},
+	{"setups/compose"},
 	{"scenarios/internal/verb", "setups/setuptest"},
 	{"scenarios/internal/run"},
 	{"scenarios", "scenarios/internal/fakecluster"},
@@ -74,6 +76,7 @@ var seeded = []string{"New", "NewSource", "NewPCG", "NewChaCha8", "Rand", "Sourc
 // walls name who may not reach whom, whatever the layers say.
 var walls = []struct{ from, to, why string }{
 	{"admin/", "broker", "the contract does not know the broker"},
+	{"mcp", "broker", "agents use the admin API"},
 	{"scenarios", "broker", "a scenario that peeks inside proves nothing"},
 	{"setups", "broker", "a setup starts binaries"},
 	{"broker", "admin/cli", "the broker does not know its tools"},

@@ -11,4 +11,5 @@
 //	command.go   the command tree, flags, exit codes
 //	running.go   run, stop, clean, runs
 //	reading.go   list, show, plan, report, lint, doctor, verify
+//	schema.go    the JSON Schema of scenario files
 package scenarios

@@ -13,9 +13,11 @@
 //
 //	doc.go       this page
 //	expr.go      the expressions inside ${}: parse, type-check, evaluate
+//	keys.go      the keys and words of the format
 //	parse.go     YAML nodes to Scenario
 //	problem.go   mistakes and suggestions
 //	scenario.go  Scenario, Aspect, Step, Check; stages and parameters
+//	schema.go    the JSON Schema of the format
 //	template.go  values that may hold expressions
 //	type.go      static types, and types of Go structs
 //	value.go     run-time values, formatting, comparison

@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"path"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,7 +36,7 @@ func Parse(file string, source []byte, verbs Verbs) (*Scenario, error) {
 	s := r.scenario(root)
 	s.File, s.Source = file, source
 	if dir := path.Base(path.Dir(file)); s.ID != "" && dir != "." && dir != s.ID {
-		r.problem(r.field(root, "id"), fmt.Sprintf("id %s is not the directory name %s", s.ID, dir), "")
+		r.problem(r.field(root, "id"), RuleName, fmt.Sprintf("id %s is not the directory name %s", s.ID, dir), "")
 	}
 	if len(r.problems) > 0 {
 		return nil, r.problems.sorted()
@@ -52,8 +54,8 @@ type reader struct {
 	homes    map[string]string
 }
 
-func (r *reader) problem(node *yaml.Node, message, hint string) {
-	p := Problem{File: r.file, Line: 1, Column: 1, Message: message, Hint: hint}
+func (r *reader) problem(node *yaml.Node, rule Rule, message, hint string) {
+	p := Problem{File: r.file, Line: 1, Column: 1, Rule: rule, Message: message, Hint: hint}
 	if node != nil {
 		p.Line, p.Column = node.Line, node.Column
 	}
@@ -62,7 +64,7 @@ func (r *reader) problem(node *yaml.Node, message, hint string) {
 
 func (r *reader) document(source []byte) *yaml.Node {
 	if len(source) > sourceBytesMax {
-		r.problem(nil, fmt.Sprintf("file is larger than %d bytes", sourceBytesMax), "")
+		r.problem(nil, RuleYAML, fmt.Sprintf("file is larger than %d bytes", sourceBytesMax), "")
 		return nil
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(source))
@@ -77,20 +79,20 @@ func (r *reader) document(source []byte) *yaml.Node {
 			line, _ = strconv.Atoi(m[1])
 			message = strings.TrimPrefix(message, m[0]+": ")
 		}
-		r.problems = append(r.problems, Problem{File: r.file, Line: line, Column: 1, Message: message})
+		r.problems = append(r.problems, Problem{File: r.file, Line: line, Column: 1, Rule: RuleYAML, Message: message})
 		return nil
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
-		r.problem(&second, "one scenario a file: a second YAML document follows", "")
+		r.problem(&second, RuleYAML, "one scenario a file: a second YAML document follows", "")
 		return nil
 	}
 	if alias := findAlias(&doc); alias != nil {
-		r.problem(alias, "YAML aliases are not supported", "write the value out")
+		r.problem(alias, RuleYAML, "YAML aliases are not supported", "write the value out")
 		return nil
 	}
 	root := doc.Content[0]
 	if root.Kind != yaml.MappingNode {
-		r.problem(root, "want a mapping, got "+nodeKind(root), "")
+		r.problem(root, RuleType, "want a mapping, got "+nodeKind(root), "")
 		return nil
 	}
 	return root
@@ -124,7 +126,7 @@ func nodeKind(node *yaml.Node) string {
 func (r *reader) members(node *yaml.Node, what string, known ...string) map[string]*yaml.Node {
 	out := map[string]*yaml.Node{}
 	if node.Kind != yaml.MappingNode {
-		r.problem(node, fmt.Sprintf("%s: want a mapping, got %s", what, nodeKind(node)), "")
+		r.problem(node, RuleType, fmt.Sprintf("%s: want a mapping, got %s", what, nodeKind(node)), "")
 		return out
 	}
 	names := make([]string, len(known))
@@ -134,29 +136,20 @@ func (r *reader) members(node *yaml.Node, what string, known ...string) map[stri
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		key := node.Content[i]
 		switch {
-		case !contains(names, key.Value):
-			r.problem(key, fmt.Sprintf("%s: unknown key %q", what, key.Value), Suggest(key.Value, names))
+		case !slices.Contains(names, key.Value):
+			r.problem(key, RuleUnknownKey, fmt.Sprintf("%s: unknown key %q", what, key.Value), Suggest(key.Value, names))
 		case out[key.Value] != nil:
-			r.problem(key, fmt.Sprintf("%s: key %q is repeated", what, key.Value), "")
+			r.problem(key, RuleRepeated, fmt.Sprintf("%s: key %q is repeated", what, key.Value), "")
 		default:
 			out[key.Value] = node.Content[i+1]
 		}
 	}
 	for _, k := range known {
 		if name, required := strings.CutSuffix(k, "!"); required && out[name] == nil {
-			r.problem(node, fmt.Sprintf("%s: key %q is missing", what, name), "")
+			r.problem(node, RuleMissing, fmt.Sprintf("%s: key %q is missing", what, name), "")
 		}
 	}
 	return out
-}
-
-func contains(list []string, word string) bool {
-	for _, item := range list {
-		if item == word {
-			return true
-		}
-	}
-	return false
 }
 
 func (r *reader) field(node *yaml.Node, key string) *yaml.Node {
@@ -173,7 +166,7 @@ func (r *reader) text(node *yaml.Node) string {
 		return ""
 	}
 	if node.Kind != yaml.ScalarNode {
-		r.problem(node, "want text, got "+nodeKind(node), "")
+		r.problem(node, RuleType, "want text, got "+nodeKind(node), "")
 		return ""
 	}
 	return strings.TrimSpace(node.Value)
@@ -182,8 +175,8 @@ func (r *reader) text(node *yaml.Node) string {
 // word reads one of the allowed words.
 func (r *reader) word(node *yaml.Node, allowed []string) string {
 	text := r.text(node)
-	if node != nil && text != "" && !contains(allowed, text) {
-		r.problem(node, fmt.Sprintf("%q is not allowed here", text), Suggest(text, allowed))
+	if node != nil && text != "" && !slices.Contains(allowed, text) {
+		r.problem(node, RuleValue, fmt.Sprintf("%q is not allowed here", text), Suggest(text, allowed))
 	}
 	return text
 }
@@ -197,7 +190,7 @@ func (r *reader) duration(node *yaml.Node, fallback time.Duration) time.Duration
 		err = fmt.Errorf("%q is not above zero", node.Value)
 	}
 	if err != nil {
-		r.problem(node, err.Error(), "")
+		r.problem(node, RuleValue, err.Error(), "")
 		return fallback
 	}
 	return value.(time.Duration)
@@ -209,7 +202,7 @@ func (r *reader) count(node *yaml.Node, fallback int) int {
 	}
 	n, err := strconv.Atoi(node.Value)
 	if err != nil || n < 1 {
-		r.problem(node, fmt.Sprintf("%q is not a whole number above zero", node.Value), "")
+		r.problem(node, RuleValue, fmt.Sprintf("%q is not a whole number above zero", node.Value), "")
 		return fallback
 	}
 	return n
@@ -220,30 +213,32 @@ func (r *reader) words(node *yaml.Node) []*yaml.Node {
 		return nil
 	}
 	if node.Kind != yaml.SequenceNode {
-		r.problem(node, "want a list, got "+nodeKind(node), "")
+		r.problem(node, RuleType, "want a list, got "+nodeKind(node), "")
 		return nil
 	}
 	return node.Content
 }
 
 func (r *reader) scenario(root *yaml.Node) *Scenario {
-	m := r.members(root, "scenario", "apiVersion!", "id!", "title!", "description!", "risk!", "setups!", "deadline",
-		"cluster!", "params", "setup", "aspects!", "on_failure", "always")
+	m := r.members(root, "scenario", scenarioKeys...)
 	s := &Scenario{
 		ID: r.text(m["id"]), Title: r.text(m["title"]), Description: r.text(m["description"]),
 		Risk: Risk(r.word(m["risk"], Risks)), Deadline: r.duration(m["deadline"], deadlineDefault),
 	}
 	if version := r.text(m["apiVersion"]); version != "" && version != APIVersion {
-		r.problem(m["apiVersion"], fmt.Sprintf("apiVersion %s is not supported", version), "this build reads "+APIVersion)
+		r.problem(m["apiVersion"], RuleVersion, fmt.Sprintf("apiVersion %s is not supported", version), "this build reads "+APIVersion)
 	}
 	if s.ID != "" && !scenarioID.MatchString(s.ID) {
-		r.problem(m["id"], fmt.Sprintf("id %q must be lower-case words joined by single hyphens", s.ID), "")
+		r.problem(m["id"], RuleName, fmt.Sprintf("id %q must be lower-case words joined by single hyphens", s.ID), "")
 	}
 	for _, node := range r.words(m["setups"]) {
-		s.Setups = append(s.Setups, r.text(node))
+		s.Setups = append(s.Setups, r.word(node, Setups))
+	}
+	if m["setups"] != nil && len(s.Setups) == 0 {
+		r.problem(m["setups"], RuleVacuous, "a scenario needs at least one setup", "known: "+strings.Join(Setups, ", "))
 	}
 	if m["cluster"] != nil {
-		s.Brokers = r.count(r.members(m["cluster"], "cluster", "brokers!")["brokers"], 1)
+		s.Brokers = r.count(r.members(m["cluster"], "cluster", clusterKeys...)["brokers"], 1)
 	}
 	if m["params"] != nil {
 		s.Params = r.paramList(m["params"])
@@ -259,7 +254,7 @@ func (r *reader) scenario(root *yaml.Node) *Scenario {
 		}
 	}
 	if m["aspects"] != nil && len(s.Aspects) == 0 {
-		r.problem(m["aspects"], "a scenario needs at least one aspect", "")
+		r.problem(m["aspects"], RuleVacuous, "a scenario needs at least one aspect", "")
 	}
 	s.OnFailure = r.stepList(m["on_failure"], base.clone(), "on_failure")
 	s.Always = r.stepList(m["always"], base.clone(), "always")
@@ -268,18 +263,18 @@ func (r *reader) scenario(root *yaml.Node) *Scenario {
 
 func (r *reader) paramList(node *yaml.Node) []Field {
 	if node.Kind != yaml.MappingNode {
-		r.problem(node, "params: want a mapping, got "+nodeKind(node), "")
+		r.problem(node, RuleType, "params: want a mapping, got "+nodeKind(node), "")
 		return nil
 	}
 	var params []Field
 	for i := 0; i+1 < len(node.Content); i += 2 {
 		name, body := node.Content[i], node.Content[i+1]
 		if !stepID.MatchString(name.Value) {
-			r.problem(name, fmt.Sprintf("parameter %q must be lower-case letters, digits and _", name.Value), "")
+			r.problem(name, RuleName, fmt.Sprintf("parameter %q must be lower-case letters, digits and _", name.Value), "")
 		}
-		m := r.members(body, "param "+name.Value, "type!", "default!", "min", "max", "enum", "doc!")
+		m := r.members(body, "param "+name.Value, paramKeys...)
 		f := Field{Name: name.Value, Doc: r.text(m["doc"])}
-		f.Type.Kind = Kind(r.word(m["type"], []string{"int", "float", "bool", "string", "duration"}))
+		f.Type.Kind = Kind(r.word(m["type"], paramTypes))
 		f.Min, f.Max = r.limit(m["min"]), r.limit(m["max"])
 		for _, item := range r.words(m["enum"]) {
 			f.Enum = append(f.Enum, r.text(item))
@@ -290,7 +285,7 @@ func (r *reader) paramList(node *yaml.Node) []Field {
 				err = f.CheckBounds(value)
 			}
 			if err != nil {
-				r.problem(m["default"], err.Error(), "")
+				r.problem(m["default"], RuleValue, err.Error(), "")
 			}
 			f.Default = value
 		}
@@ -305,30 +300,30 @@ func (r *reader) limit(node *yaml.Node) *int64 {
 	}
 	n, err := strconv.ParseInt(node.Value, 10, 64)
 	if err != nil {
-		r.problem(node, fmt.Sprintf("%q is not an int", node.Value), "")
+		r.problem(node, RuleValue, fmt.Sprintf("%q is not an int", node.Value), "")
 		return nil
 	}
 	return &n
 }
 
 func (r *reader) aspect(node *yaml.Node, s *Scenario, base *stepScope) *Aspect {
-	m := r.members(node, "aspect", "id!", "title!", "description", "needs", "steps!", "guards", "criteria!")
+	m := r.members(node, "aspect", aspectKeys...)
 	a := &Aspect{ID: r.text(m["id"]), Title: r.text(m["title"]), Description: r.text(m["description"])}
 	if a.ID == "" {
 		return nil
 	}
 	if !scenarioID.MatchString(a.ID) {
-		r.problem(m["id"], fmt.Sprintf("aspect id %q must be lower-case words joined by single hyphens", a.ID), "")
+		r.problem(m["id"], RuleName, fmt.Sprintf("aspect id %q must be lower-case words joined by single hyphens", a.ID), "")
 	}
 	if _, taken := s.Aspect(a.ID); taken {
-		r.problem(m["id"], fmt.Sprintf("aspect %s is defined twice", a.ID), "")
+		r.problem(m["id"], RuleRepeated, fmt.Sprintf("aspect %s is defined twice", a.ID), "")
 	}
 	scope := base.clone()
 	for _, need := range r.words(m["needs"]) {
 		id := r.text(need)
 		_, ok := s.Aspect(id)
 		if !ok {
-			r.problem(need, fmt.Sprintf("needs: no earlier aspect %s", id), Suggest(id, s.AspectIDs()))
+			r.problem(need, RuleReference, fmt.Sprintf("needs: no earlier aspect %s", id), Suggest(id, s.AspectIDs()))
 			continue
 		}
 		a.Needs = append(a.Needs, id)
@@ -341,7 +336,7 @@ func (r *reader) aspect(node *yaml.Node, s *Scenario, base *stepScope) *Aspect {
 	a.Guards = r.checkList(m["guards"], scope, seen)
 	a.Criteria = r.checkList(m["criteria"], scope, seen)
 	if m["criteria"] != nil && len(a.Criteria) == 0 {
-		r.problem(m["criteria"], "an aspect needs at least one criterion", "a run that judges nothing proves nothing")
+		r.problem(m["criteria"], RuleVacuous, "an aspect needs at least one criterion", "a run that judges nothing proves nothing")
 	}
 	return a
 }
@@ -368,6 +363,9 @@ func (sc *stepScope) add(steps []*Step) {
 	}
 }
 
+// steps lists the ids of the steps that ran before, sorted.
+func (sc *stepScope) steps() []string { return slices.Sorted(maps.Keys(sc.visible)) }
+
 // RunType is the type of the root "run".
 var RunType = Type{Kind: KindObject, Fields: []Field{
 	{Name: "id", Type: Type{Kind: KindString}, Doc: "the run's id"},
@@ -393,23 +391,11 @@ func (sc *stepScope) RootType(name string) (Type, error) {
 	if home, ok := sc.reader.homes[name]; ok {
 		return Type{}, fmt.Errorf("step %s belongs to %s and has not run here: add it to needs, or move it", name, home)
 	}
-	known := []string{"params", "run"}
-	for id := range sc.visible {
-		known = append(known, id)
-	}
+	known := append(sc.steps(), "params", "run")
 	if sc.self != nil {
 		known = append(known, sc.self.Names()...)
 	}
-	return Type{}, &hinted{"nothing here is called " + name, Suggest(name, sortedWords(known))}
-}
-
-func sortedWords(words []string) []string {
-	for i := 1; i < len(words); i++ {
-		for j := i; j > 0 && words[j] < words[j-1]; j-- {
-			words[j], words[j-1] = words[j-1], words[j]
-		}
-	}
-	return words
+	return Type{}, &hinted{"nothing here is called " + name, Suggest(name, slices.Sorted(slices.Values(known)))}
 }
 
 func (r *reader) stepList(node *yaml.Node, scope *stepScope, home string) []*Step {
@@ -420,7 +406,7 @@ func (r *reader) stepList(node *yaml.Node, scope *stepScope, home string) []*Ste
 			continue
 		}
 		if _, taken := r.steps[step.ID]; taken {
-			r.problem(item, fmt.Sprintf("step id %s is used twice in this file", step.ID), "")
+			r.problem(item, RuleRepeated, fmt.Sprintf("step id %s is used twice in this file", step.ID), "")
 		}
 		r.steps[step.ID], r.homes[step.ID] = step, home
 		scope.visible[step.ID] = step
@@ -430,18 +416,18 @@ func (r *reader) stepList(node *yaml.Node, scope *stepScope, home string) []*Ste
 }
 
 func (r *reader) step(node *yaml.Node, scope *stepScope) *Step {
-	m := r.members(node, "step", "id!", "title", "use!", "with", "until", "timeout")
-	s := &Step{ID: r.text(m["id"]), Title: r.text(m["title"]), Use: r.text(m["use"]), Timeout: r.duration(m["timeout"], stepTimeoutDefault),
+	m := r.members(node, "step", stepKeys...)
+	s := &Step{ID: r.text(m["id"]), Title: r.text(m["title"]), Use: r.text(m["use"]), Otherwise: r.text(m["otherwise"]), Timeout: r.duration(m["timeout"], stepTimeoutDefault),
 		With: map[string]*Template{}, Line: node.Line}
 	if s.ID == "" || s.Use == "" {
 		return nil
 	}
 	if !stepID.MatchString(s.ID) || s.ID == "params" || s.ID == "run" {
-		r.problem(m["id"], fmt.Sprintf("step id %q must be lower-case letters, digits and _, and not params or run", s.ID), "")
+		r.problem(m["id"], RuleName, fmt.Sprintf("step id %q must be lower-case letters, digits and _, and not params or run", s.ID), "")
 	}
 	signature, ok := r.verbs.Signature(s.Use)
 	if !ok {
-		r.problem(m["use"], fmt.Sprintf("no verb is called %s", s.Use), Suggest(s.Use, r.verbs.Names()))
+		r.problem(m["use"], RuleUnknownVerb, fmt.Sprintf("no verb is called %s", s.Use), Suggest(s.Use, r.verbs.Names()))
 		return nil
 	}
 	s.Verb = signature
@@ -461,7 +447,7 @@ func (r *reader) inputs(s *Step, with, stepNode *yaml.Node, scope *stepScope) {
 		node, ok := given[f.Name]
 		if !ok {
 			if f.Required {
-				r.problem(stepNode, fmt.Sprintf("%s needs %s (%s)", s.Use, f.Name, f.Type), f.Doc)
+				r.problem(stepNode, RuleMissing, fmt.Sprintf("%s needs %s (%s)", s.Use, f.Name, f.Type), f.Doc)
 			}
 			continue
 		}
@@ -472,13 +458,17 @@ func (r *reader) inputs(s *Step, with, stepNode *yaml.Node, scope *stepScope) {
 		s.With[f.Name] = t
 		if f.Type.Kind == KindStep {
 			if _, visible := scope.visible[node.Value]; !visible {
-				r.problem(node, fmt.Sprintf("%s is not an earlier step", node.Value), "")
+				r.problem(node, RuleReference, fmt.Sprintf("%s is not an earlier step", node.Value), Suggest(node.Value, scope.steps()))
 			}
 			continue
 		}
 		if value, constant := t.constant(); constant {
 			if err := f.CheckBounds(value); err != nil {
-				r.problem(node, fmt.Sprintf("%s: %v", f.Name, err), "")
+				hint := ""
+				if text, isText := value.(string); isText {
+					hint = Suggest(text, f.Enum)
+				}
+				r.problem(node, RuleValue, fmt.Sprintf("%s: %v", f.Name, err), hint)
 			}
 		}
 	}
@@ -493,19 +483,16 @@ func (t *Template) constant() (any, bool) {
 	return l.value, ok
 }
 
-// ops are the operators by what they need.
-var ops = []string{"==", "!=", "<", "<=", ">", ">=", "contains", "excludes"}
-
 func (r *reader) until(node *yaml.Node, s *Step, scope *stepScope) *Until {
-	m := r.members(node, "until", "path!", "op!", "value!", "every", "within", "stable")
+	m := r.members(node, "until", untilKeys...)
 	if !s.Verb.Pollable {
-		r.problem(node, fmt.Sprintf("%s cannot be polled: repeating it would do the change again", s.Use), "poll with a read-only step after it")
+		r.problem(node, RulePoll, fmt.Sprintf("%s cannot be polled: repeating it would do the change again", s.Use), "poll with a read-only step after it")
 	}
 	inner := scope.clone()
 	inner.self = &s.Verb.Outputs
 	u := &Until{Every: r.duration(m["every"], untilEveryDefault), Within: r.duration(m["within"], untilWithinDefault), Stable: r.count(m["stable"], 1)}
 	if u.Within >= s.Timeout {
-		r.problem(node, fmt.Sprintf("within %s is not below the step's timeout %s", u.Within, s.Timeout), "raise timeout")
+		r.problem(node, RuleTimeout, fmt.Sprintf("within %s is not below the step's timeout %s", u.Within, s.Timeout), "raise timeout")
 	}
 	u.Path, u.Op, u.Value = r.comparison(m["path"], m["op"], m["value"], inner)
 	return u
@@ -525,11 +512,11 @@ func (r *reader) comparison(metric, op, value *yaml.Node, scope *stepScope) (*Te
 	switch operator {
 	case "<", "<=", ">", ">=":
 		if typ.Kind != KindInt && typ.Kind != KindFloat && typ.Kind != KindDuration {
-			r.problem(op, fmt.Sprintf("%s compares numbers, and %s is %s", operator, metric.Value, typ), "")
+			r.problem(op, RuleType, fmt.Sprintf("%s compares numbers, and %s is %s", operator, metric.Value, typ), "")
 		}
 	case "contains", "excludes":
 		if typ.Kind != KindList {
-			r.problem(op, fmt.Sprintf("%s needs a list, and %s is %s", operator, metric.Value, typ), "")
+			r.problem(op, RuleType, fmt.Sprintf("%s needs a list, and %s is %s", operator, metric.Value, typ), "")
 			return m, operator, nil
 		}
 		want = *typ.Elem
@@ -540,13 +527,13 @@ func (r *reader) comparison(metric, op, value *yaml.Node, scope *stepScope) (*Te
 func (r *reader) checkList(node *yaml.Node, scope *stepScope, seen map[string]bool) []*Check {
 	var checks []*Check
 	for _, item := range r.words(node) {
-		m := r.members(item, "check", "id!", "title!", "metric!", "op!", "value!", "detail")
+		m := r.members(item, "check", checkKeys...)
 		c := &Check{ID: r.text(m["id"]), Title: r.text(m["title"]), Line: item.Line}
 		if c.ID != "" && !stepID.MatchString(c.ID) {
-			r.problem(m["id"], fmt.Sprintf("check id %q must be lower-case letters, digits and _", c.ID), "")
+			r.problem(m["id"], RuleName, fmt.Sprintf("check id %q must be lower-case letters, digits and _", c.ID), "")
 		}
 		if seen[c.ID] {
-			r.problem(item, fmt.Sprintf("check id %s is used twice in this aspect", c.ID), "")
+			r.problem(item, RuleRepeated, fmt.Sprintf("check id %s is used twice in this aspect", c.ID), "")
 		}
 		seen[c.ID] = true
 		c.Metric, c.Op, c.Value = r.comparison(m["metric"], m["op"], m["value"], scope)

@@ -6,11 +6,54 @@ import (
 	"strings"
 )
 
+// Rule is the sort of a mistake: a stable word for tools.
+type Rule string
+
+// The rules.
+const (
+	RuleYAML        Rule = "yaml"
+	RuleVersion     Rule = "version"
+	RuleUnknownKey  Rule = "unknown-key"
+	RuleRepeated    Rule = "repeated"
+	RuleMissing     Rule = "missing"
+	RuleName        Rule = "name"
+	RuleType        Rule = "type"
+	RuleValue       Rule = "value"
+	RuleUnknownVerb Rule = "unknown-verb"
+	RuleReference   Rule = "reference"
+	RuleExpression  Rule = "expression"
+	RulePoll        Rule = "poll"
+	RuleTimeout     Rule = "timeout"
+	RuleVacuous     Rule = "vacuous"
+)
+
+// Rules describes every rule, in the order of the constants.
+var Rules = []struct {
+	Rule Rule
+	Doc  string
+}{
+	{RuleYAML, "The file is not one plain YAML document."},
+	{RuleVersion, "The format version is not one that this build reads."},
+	{RuleUnknownKey, "A key is not part of the format."},
+	{RuleRepeated, "A key or an id is there twice."},
+	{RuleMissing, "A required key or input is not there."},
+	{RuleName, "An id is not of the required shape."},
+	{RuleType, "A value is of the wrong type."},
+	{RuleValue, "A value is not allowed here."},
+	{RuleUnknownVerb, "A step uses a verb that does not exist."},
+	{RuleReference, "A step or an aspect that is named does not come earlier."},
+	{RuleExpression, "An expression cannot be read, or refers to nothing."},
+	{RulePoll, "A step that changes something is polled."},
+	{RuleTimeout, "A poll may outlast its step."},
+	{RuleVacuous, "Nothing would be judged."},
+}
+
 // Problem is one mistake in a scenario file, at a place a person can jump to.
 type Problem struct {
 	File    string `json:"file"`
 	Line    int    `json:"line"`
 	Column  int    `json:"column"`
+	Rule    Rule   `json:"rule,omitempty"`
 	Message string `json:"message"`
 	Hint    string `json:"hint,omitempty"`
 }

@@ -71,6 +71,7 @@ type Step struct {
 	With      map[string]*Template
 	Until     *Until
 	Timeout   time.Duration // bounds the step, until included
+	Otherwise string        // what to do when it does not hold; "" says nothing
 	Line      int
 }
 

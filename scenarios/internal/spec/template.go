@@ -73,12 +73,12 @@ func (r *reader) templateOf(node *yaml.Node, want Type, scope Scope) *Template {
 		}
 		return t
 	case node.Kind != yaml.ScalarNode:
-		r.problem(node, fmt.Sprintf("want %s, got %s", want, nodeKind(node)), "")
+		r.problem(node, RuleType, fmt.Sprintf("want %s, got %s", want, nodeKind(node)), "")
 		return nil
 	}
 	got, err := t.scan(node.Value, scope)
 	if err != nil {
-		r.problem(node, err.Error(), hintOf(err))
+		r.problem(node, RuleExpression, err.Error(), hintOf(err))
 		return nil
 	}
 	if got != nil { // holds an expression
@@ -87,7 +87,7 @@ func (r *reader) templateOf(node *yaml.Node, want Type, scope Scope) *Template {
 			return t
 		}
 		if want.Kind != "" && !assignable(want, *got) {
-			r.problem(node, fmt.Sprintf("%s is %s, want %s", node.Value, *got, want), "")
+			r.problem(node, RuleType, fmt.Sprintf("%s is %s, want %s", node.Value, *got, want), "")
 			return nil
 		}
 		return t
@@ -101,12 +101,12 @@ func (r *reader) literalOf(t *Template, node *yaml.Node, want Type) *Template {
 		want = literalType(node)
 	}
 	if want.Kind == KindString && node.Tag != "!!str" && node.Tag != "" && node.Tag != "!!int" && node.Tag != "!!float" {
-		r.problem(node, fmt.Sprintf("want string, got %s", node.Value), "quote it")
+		r.problem(node, RuleType, fmt.Sprintf("want string, got %s", node.Value), "quote it")
 		return nil
 	}
 	value, err := ParseScalar(want, node.Value)
 	if err != nil {
-		r.problem(node, err.Error(), "")
+		r.problem(node, RuleValue, err.Error(), "")
 		return nil
 	}
 	t.parts, t.joined = []expr{literal{value, want}}, false
@@ -162,7 +162,7 @@ func (t *Template) scan(text string, scope Scope) (*Type, error) {
 // expressionOf reads a node that is an expression without ${}: a metric.
 func (r *reader) expressionOf(node *yaml.Node, scope Scope) (*Template, Type) {
 	if node.Kind != yaml.ScalarNode {
-		r.problem(node, "want an expression such as step.output, got "+nodeKind(node), "")
+		r.problem(node, RuleType, "want an expression such as step.output, got "+nodeKind(node), "")
 		return nil, Type{}
 	}
 	e, err := parseExpr(strings.TrimSpace(node.Value))
@@ -171,7 +171,7 @@ func (r *reader) expressionOf(node *yaml.Node, scope Scope) (*Template, Type) {
 		typ, err = e.check(scope)
 	}
 	if err != nil {
-		r.problem(node, err.Error(), hintOf(err))
+		r.problem(node, RuleExpression, err.Error(), hintOf(err))
 		return nil, Type{}
 	}
 	return &Template{parts: []expr{e}, text: node.Value, line: node.Line, column: node.Column}, typ

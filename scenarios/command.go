@@ -128,7 +128,7 @@ Exit codes: 0 pass, 1 criteria failed, 2 usage or invalid YAML, 3 inconclusive, 
 		return &usageError{err, "see: " + cmd.CommandPath() + " --help"}
 	})
 	root.AddCommand(c.schemaCommand())
-	root.AddCommand(c.listCommand(), c.showCommand(), c.planCommand(), c.runCommand(), c.runsCommand(), c.reportCommand(), c.verifyCommand(),
+	root.AddCommand(c.listCommand(), c.showCommand(), c.planCommand(), c.runCommand(), c.watchCommand(), c.runsCommand(), c.reportCommand(), c.verifyCommand(),
 		c.stopCommand(), c.cleanCommand(), c.lintCommand(), c.doctorCommand())
 	return root
 }
@@ -152,13 +152,24 @@ func printJSON(out io.Writer, value any) error {
 	return encoder.Encode(value)
 }
 
-// terminal makes the display for out.
-func (c *common) terminal(out io.Writer, quiet bool) *report.Terminal {
+// display makes the display for out: on a terminal, lines that are replaced.
+func (c *common) display(out io.Writer, progress string, quiet bool) (report.Display, error) {
 	live := false
 	if file, ok := out.(*os.File); ok {
 		live = term.IsTerminal(int(file.Fd()))
 	}
-	return report.NewTerminal(out, live, live && !c.noColor && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", quiet)
+	switch progress {
+	case "auto":
+	case "tty":
+		live = true
+	case "plain":
+		live = false
+	case "ndjson":
+		return report.NDJSON{Out: out}, nil
+	default:
+		return nil, &usageError{fmt.Errorf("--progress %s is not known", progress), "auto, tty, plain or ndjson"}
+	}
+	return report.NewTerminal(out, live, live && !c.noColor && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", quiet), nil
 }
 
 // setupOf finds a setup that the scenario allows. An empty name takes its first.

@@ -10,6 +10,7 @@
 //	embed.go     the shipped scenarios, and finding one by name or path
 //	command.go   the command tree, flags, exit codes
 //	running.go   run, stop, clean, runs
+//	detached.go  supervisors, watch
 //	reading.go   list, show, plan, report, lint, doctor, verify
 //	schema.go    the JSON Schema of scenario files
 package scenarios

@@ -236,7 +236,11 @@ func (c *common) reportCommand() *cobra.Command {
 			out := cmd.OutOrStdout()
 			switch format {
 			case "text":
-				c.terminal(out, false).Summary(r)
+				show, err := c.display(out, "auto", false)
+				if err != nil {
+					return err
+				}
+				show.Summary(r)
 			case "md":
 				fmt.Fprint(out, report.Markdown(r))
 			case "json":

@@ -27,14 +27,23 @@ type runFlags struct {
 	keep    string
 	timeout time.Duration
 	quiet   bool
+
+	detach     bool
+	supervisor bool // started by another command, which is told where the run is
+	progress   string
 }
 
 func (c *common) runCommand() *cobra.Command {
 	f := &runFlags{}
 	cmd := &cobra.Command{
 		Use: "run SCENARIO", Short: "Run a scenario and judge it", Args: exactly("SCENARIO"),
-		Example: "  scenario run broker-scaling\n  scenario run broker-scaling --aspect scale-up --seed 7\n  scenario run kill-and-recover --param rounds=20",
-		RunE:    func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0], f) },
+		Example: "  scenario run broker-scaling\n  scenario run broker-scaling --aspect scale-up --seed 7\n  scenario run kill-and-recover --param rounds=20\n  scenario watch $(scenario run broker-scaling --detach)",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if f.detach {
+				return c.detach(cmd, args)
+			}
+			return c.run(cmd, args[0], f)
+		},
 	}
 	cmd.Flags().StringArrayVar(&f.aspects, "aspect", nil, "only this aspect, with what it needs; may be repeated")
 	cmd.Flags().StringArrayVarP(&f.params, "param", "p", nil, "name=value; may be repeated")
@@ -43,6 +52,10 @@ func (c *common) runCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.binary, "ister-bin", "", "ister binary to run (default: this one, or built from the source tree)")
 	cmd.Flags().StringVar(&f.keep, "keep", "never", "leave the cluster running: never, failure or always")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "bound on the whole run (default: the scenario's deadline)")
+	cmd.Flags().BoolVar(&f.detach, "detach", false, "print the run's id and return; the run goes on by itself")
+	cmd.Flags().BoolVar(&f.supervisor, "supervisor", false, "")
+	_ = cmd.Flags().MarkHidden("supervisor") // it exists
+	progressFlag(cmd, &f.progress)
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "show failures and the result only")
 	return cmd
 }
@@ -67,9 +80,13 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 	if f.seed == 0 {
 		f.seed = 1 + rand.Int64N(1_000_000)
 	}
-	show := c.terminal(cmd.OutOrStdout(), f.quiet)
-	if c.json() {
-		show = c.terminal(cmd.ErrOrStderr(), f.quiet)
+	show, err := c.display(c.progressOut(cmd), f.progress, f.quiet)
+	if err != nil {
+		return err
+	}
+	begun := func(string, string) {}
+	if f.supervisor {
+		begun = announce
 	}
 	// A closed terminal interrupts the run, and a reader of the output that went
 	// away must not end it before the cleanup.
@@ -77,7 +94,7 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 	defer stop()
 	signal.Ignore(syscall.SIGPIPE)
 	record, err := run.Execute(ctx, run.Options{
-		Scenario: s, Aspects: f.aspects, Params: params, Seed: f.seed, Setup: setup, Binary: f.binary, RunsDir: c.runsDir, Keep: keep, Deadline: f.timeout, Show: show,
+		Scenario: s, Aspects: f.aspects, Params: params, Seed: f.seed, Setup: setup, Binary: f.binary, RunsDir: c.runsDir, Keep: keep, Deadline: f.timeout, Show: show, Begun: begun,
 	})
 	if record == nil {
 		var problems spec.Problems
@@ -86,20 +103,11 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 		}
 		return &exitError{code: report.ExitEnvironment, err: err}
 	}
-	if c.json() {
-		if printErr := printJSON(cmd.OutOrStdout(), record); printErr != nil {
-			return printErr
-		}
-	} else {
-		show.Summary(record)
-	}
 	if err != nil {
+		show.Summary(record)
 		return &exitError{code: report.ExitEnvironment, err: err}
 	}
-	if record.ExitCode != report.ExitPass {
-		return &exitError{code: record.ExitCode, silent: true}
-	}
-	return nil
+	return c.shown(cmd, show, record)
 }
 
 func paramsOf(given []string) (map[string]string, error) {

@@ -9,5 +9,6 @@
 //	run.go       Run, Step, Check, Verdict, exit codes
 //	event.go     Event, and the file of events
 //	terminal.go  progress and tables on a terminal
+//	ndjson.go    progress as lines of JSON
 //	files.go     junit.xml and summary.md
 package report

@@ -17,6 +17,10 @@ import (
 // cacheName is the folder of the runs directory that is shared by runs.
 const cacheName = ".cache"
 
+// LogsName is the folder of the runs directory with what supervisors printed: one
+// file for each run, named for it.
+const LogsName = ".runner"
+
 // newDir makes the directory of a new run and returns the run's id. Ids sort by
 // time; a second run in the same second takes the next free suffix.
 func newDir(runsDir, scenario string, now time.Time) (id, dir string, err error) {

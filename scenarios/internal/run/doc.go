@@ -13,5 +13,6 @@
 //	step.go    one step: inputs, timeout, until
 //	judge.go   guards and criteria, failures
 //	dir.go     a run's directory and its checksums
+//	follow.go  following a run of any process
 //	manage.go  listing, stopping and cleaning runs
 package run

@@ -42,6 +42,8 @@ type Options struct {
 	Keep     Keep
 	Deadline time.Duration // 0: the scenario's
 	Show     report.Sink   // progress; nil: none
+	// Begun is called once the run has its id and directory, and can be followed.
+	Begun func(id, dir string)
 }
 
 // The bounds of what happens after the steps.
@@ -107,7 +109,7 @@ func begin(options Options) (*engine, func(), error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	file, err := os.Create(filepath.Join(dir, "events.ndjson"))
+	file, err := os.Create(filepath.Join(dir, EventsFile))
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the list of events: %w", err)
 	}
@@ -122,6 +124,9 @@ func begin(options Options) (*engine, func(), error) {
 	if err := e.record.Save(dir); err != nil {
 		file.Close()
 		return nil, nil, err
+	}
+	if options.Begun != nil {
+		options.Begun(id, dir)
 	}
 	return e, func() { file.Close() }, nil
 }

@@ -180,6 +180,10 @@ func Clean(dir string, everything bool, say func(string)) ([]string, error) {
 		if err := os.RemoveAll(dir); err != nil {
 			return nil, fmt.Errorf("remove the run: %w", err)
 		}
+		log := filepath.Join(filepath.Dir(dir), LogsName, filepath.Base(dir)+".log")
+		if err := os.Remove(log); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("remove the supervisor's log: %w", err)
+		}
 		return nil, nil
 	}
 	if err := removeData(dir); err != nil {

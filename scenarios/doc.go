@@ -11,6 +11,8 @@
 //	command.go   the command tree, flags, exit codes
 //	running.go   run, stop, clean, runs
 //	detached.go  supervisors, watch
-//	reading.go   list, show, plan, report, lint, doctor, verify
+//	reading.go   list, show, plan, report, doctor, verify
+//	lint.go      lint
+//	lint_sarif.go  its findings for code scanning
 //	schema.go    the JSON Schema of scenario files
 package scenarios

@@ -262,45 +262,6 @@ func (c *common) reportCommand() *cobra.Command {
 	return cmd
 }
 
-func (c *common) lintCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "lint [SCENARIO...]", Short: "Check scenario files (default: the shipped ones)",
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 0 {
-				args = shippedNames()
-			}
-			problems := spec.Problems{}
-			for _, name := range args {
-				_, err := load(name)
-				var found spec.Problems
-				switch {
-				case errors.As(err, &found):
-					problems = append(problems, found...)
-				case err != nil:
-					return err
-				}
-			}
-			out := cmd.OutOrStdout()
-			if c.json() {
-				if err := printJSON(out, problems); err != nil {
-					return err
-				}
-			} else {
-				for _, p := range problems {
-					fmt.Fprintln(out, p)
-				}
-			}
-			if len(problems) > 0 {
-				return &exitError{code: report.ExitUsage, err: fmt.Errorf("%d problems", len(problems)), silent: c.json()}
-			}
-			if !c.json() {
-				fmt.Fprintf(out, "%d scenarios are fine\n", len(args))
-			}
-			return nil
-		},
-	}
-}
-
 func (c *common) doctorCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "doctor", Short: "Say what is missing on this machine, and how to get it", Args: exactly(),

@@ -1,0 +1,163 @@
+package scenarios
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ister-mq/ister/scenarios/internal/report"
+	"github.com/ister-mq/ister/scenarios/internal/spec"
+	"github.com/ister-mq/ister/scenarios/internal/verb"
+)
+
+// lintFilesMax bounds how many files one lint reads.
+const lintFilesMax = 1000
+
+func (c *common) lintCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use: "lint [SCENARIO|FILE|DIRECTORY...]", Short: "Check scenario files (default: the shipped ones)",
+		Long: `Check scenario files completely, without running anything: unknown keys and verbs, references that lead
+nowhere, values of the wrong type, polls that would repeat a change. A directory stands for every
+scenario.yaml below it.
+
+Exit codes: 0 nothing found, 2 something was found or a file cannot be read.`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if c.json() && !cmd.Flags().Changed("format") {
+				format = "json"
+			}
+			if !slices.Contains([]string{"text", "json", "sarif"}, format) {
+				return &usageError{fmt.Errorf("--format %s is not known", format), "text, json or sarif"}
+			}
+			sources, err := lintSources(args)
+			if err != nil {
+				return err
+			}
+			problems := spec.Problems{}
+			for _, s := range sources {
+				_, err := spec.Parse(s.file, s.data, verb.Registry{})
+				var found spec.Problems
+				switch {
+				case errors.As(err, &found):
+					problems = append(problems, found...)
+				case err != nil:
+					return err
+				}
+			}
+			if err := printProblems(cmd.OutOrStdout(), format, len(sources), problems); err != nil {
+				return err
+			}
+			if len(problems) > 0 {
+				return &exitError{code: report.ExitUsage, err: fmt.Errorf("%d problems", len(problems)), silent: format != "text"}
+			}
+			return nil
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "text", "text, json or sarif (2.1.0, for code scanning)")
+	return cmd
+}
+
+// lintSource is one file to check. Its name is as a person gave it, with
+// slashes.
+type lintSource struct {
+	file string
+	data []byte
+}
+
+// lintSources reads what the arguments stand for, each file once, in order.
+func lintSources(args []string) ([]lintSource, error) {
+	if len(args) == 0 {
+		args = shippedNames()
+	}
+	var sources []lintSource
+	seen := map[string]bool{}
+	add := func(file string, data []byte) error {
+		if file = filepath.ToSlash(filepath.Clean(file)); seen[file] {
+			return nil
+		}
+		seen[file] = true
+		sources = append(sources, lintSource{file, data})
+		if len(sources) > lintFilesMax {
+			return &usageError{fmt.Errorf("more than %d files", lintFilesMax), "name fewer"}
+		}
+		return nil
+	}
+	for _, arg := range args {
+		if data, err := shipped.ReadFile(path.Join(arg, specFile)); err == nil {
+			if err := add("scenarios/"+arg+"/"+specFile, data); err != nil {
+				return nil, err
+			}
+			continue
+		}
+		files, err := scenarioFiles(arg)
+		if err != nil {
+			return nil, err
+		}
+		for _, file := range files {
+			data, err := os.ReadFile(file)
+			if err != nil {
+				return nil, &usageError{fmt.Errorf("read scenario: %w", err), ""}
+			}
+			if err := add(file, data); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return sources, nil
+}
+
+// scenarioFiles is the file itself, or every scenario.yaml below a directory.
+func scenarioFiles(arg string) ([]string, error) {
+	info, err := os.Stat(arg)
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("no scenario %s: neither shipped nor a file", arg), spec.Suggest(arg, shippedNames())}
+	}
+	if !info.IsDir() {
+		return []string{arg}, nil
+	}
+	var files []string
+	err = filepath.WalkDir(arg, func(name string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && name != arg && strings.HasPrefix(entry.Name(), "."):
+			return filepath.SkipDir
+		case !entry.IsDir() && entry.Name() == specFile:
+			files = append(files, name)
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("look for scenarios: %w", err), ""}
+	}
+	if len(files) == 0 {
+		return nil, &usageError{fmt.Errorf("there is no %s below %s", specFile, arg), ""}
+	}
+	sort.Strings(files)
+	return files, nil
+}
+
+func printProblems(out io.Writer, format string, files int, problems spec.Problems) error {
+	switch format {
+	case "json":
+		return printJSON(out, problems)
+	case "sarif":
+		return printJSON(out, sarifOf(problems))
+	}
+	for _, p := range problems {
+		fmt.Fprintln(out, p)
+	}
+	if len(problems) == 0 {
+		fmt.Fprintf(out, "%d scenarios are fine\n", files)
+	}
+	return nil
+}

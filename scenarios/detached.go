@@ -149,7 +149,7 @@ func (c *common) watchCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			record, err := run.Follow(cmd.Context(), dir, 0, show, nil)
+			record, err := run.Follow(cmd.Context(), dir, show, nil)
 			return c.followed(cmd, show, record, err)
 		},
 	}

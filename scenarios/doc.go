@@ -11,6 +11,7 @@
 //	command.go   the command tree, flags, exit codes
 //	running.go   run, stop, clean, runs
 //	detached.go  supervisors, watch
+//	pausing.go   step, resume, runs that pause
 //	reading.go   list, show, plan, report, doctor, verify
 //	lint.go      lint
 //	lint_sarif.go  its findings for code scanning

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -31,6 +32,11 @@ type runFlags struct {
 	detach     bool
 	supervisor bool // started by another command, which is told where the run is
 	progress   string
+
+	pause       string
+	pauseMax    time.Duration
+	from, until string
+	repeat      int
 }
 
 func (c *common) runCommand() *cobra.Command {
@@ -39,8 +45,16 @@ func (c *common) runCommand() *cobra.Command {
 		Use: "run SCENARIO", Short: "Run a scenario and judge it", Args: exactly("SCENARIO"),
 		Example: "  scenario run broker-scaling\n  scenario run broker-scaling --aspect scale-up --seed 7\n  scenario run kill-and-recover --param rounds=20\n  scenario watch $(scenario run broker-scaling --detach)",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.detach {
+			pauses := f.pause != string(run.PauseNever) || f.from != ""
+			switch {
+			case f.repeat < 1:
+				return &usageError{fmt.Errorf("--repeat %d is not a number of runs", f.repeat), "1 or more"}
+			case f.repeat > 1 && (f.detach || pauses):
+				return &usageError{errors.New("--repeat does not go with --detach, --pause and --from"), ""}
+			case f.detach:
 				return c.detach(cmd, args)
+			case pauses && !f.supervisor:
+				return c.conduct(cmd, args, f)
 			}
 			return c.run(cmd, args[0], f)
 		},
@@ -56,6 +70,11 @@ func (c *common) runCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&f.supervisor, "supervisor", false, "")
 	_ = cmd.Flags().MarkHidden("supervisor") // it exists
 	progressFlag(cmd, &f.progress)
+	cmd.Flags().StringVar(&f.pause, "pause", "never", "stop and keep the cluster: never, on-failure, or each (before every step); go on with step or resume")
+	cmd.Flags().DurationVar(&f.pauseMax, "pause-max", run.PauseMax, "a pause that lasts longer ends the run")
+	cmd.Flags().StringVar(&f.from, "from", "", "pause before this step, and before each after it")
+	cmd.Flags().StringVar(&f.until, "until", "", "end the run after this step; what was not judged is inconclusive")
+	cmd.Flags().IntVar(&f.repeat, "repeat", 1, "so many runs, each with the next seed, until one does not pass")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "show failures and the result only")
 	return cmd
 }
@@ -77,6 +96,10 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 	if keep != run.KeepNever && keep != run.KeepOnFailure && keep != run.KeepAlways {
 		return &usageError{fmt.Errorf("--keep %s is not known", f.keep), "never, failure or always"}
 	}
+	pause := run.Pause(f.pause)
+	if pause != run.PauseNever && pause != run.PauseOnFailure && pause != run.PauseEach {
+		return &usageError{fmt.Errorf("--pause %s is not known", f.pause), "never, on-failure or each"}
+	}
 	if f.seed == 0 {
 		f.seed = 1 + rand.Int64N(1_000_000)
 	}
@@ -93,9 +116,21 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
 	defer stop()
 	signal.Ignore(syscall.SIGPIPE)
-	record, err := run.Execute(ctx, run.Options{
+	options := run.Options{
 		Scenario: s, Aspects: f.aspects, Params: params, Seed: f.seed, Setup: setup, Binary: f.binary, RunsDir: c.runsDir, Keep: keep, Deadline: f.timeout, Show: show, Begun: begun,
-	})
+		Pause: pause, PauseMax: f.pauseMax, From: f.from, Until: f.until,
+	}
+	for n := 1; ; n++ {
+		if err := c.execute(ctx, cmd, options, show); err != nil || n == f.repeat {
+			return err
+		}
+		options.Seed++
+	}
+}
+
+// execute does one run, and is the error of its exit code.
+func (c *common) execute(ctx context.Context, cmd *cobra.Command, options run.Options, show report.Display) error {
+	record, err := run.Execute(ctx, options)
 	if record == nil {
 		var problems spec.Problems
 		if errors.As(err, &problems) {
@@ -149,6 +184,9 @@ func (c *common) runsCommand() *cobra.Command {
 				verdict := string(info.Run.Verdict)
 				if info.Run.Verdict == report.Running && !info.Live {
 					verdict = "abandoned"
+				}
+				if info.Paused {
+					verdict = "paused"
 				}
 				fmt.Fprintf(w, "%s\t%s\t%.1fs\t%d\n", info.Run.ID, verdict, float64(info.Run.TookMS)/1000, info.Processes)
 			}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"strings"
 	"sync"
 	"time"
 )
@@ -20,6 +21,8 @@ const (
 	StepEnded    EventKind = "step_ended"
 	CheckJudged  EventKind = "check_judged"
 	CleanupBegun EventKind = "cleanup_begun"
+	RunPaused    EventKind = "run_paused"
+	RunResumed   EventKind = "run_resumed"
 	RunEnded     EventKind = "run_ended"
 )
 
@@ -32,8 +35,40 @@ type Event struct {
 	Stage  string    `json:"stage,omitempty"`
 	Step   *Step     `json:"step,omitempty"`
 	Check  *Check    `json:"check,omitempty"`
+	Pause  *Pause    `json:"pause,omitempty"`
 	Text   string    `json:"text,omitempty"`
 	Judged bool      `json:"judged,omitempty"` // of a stage: its checks count
+}
+
+// Pause is a stop between two steps, in which the cluster and its load go on.
+type Pause struct {
+	Number    int      `json:"number"` // from 1
+	Failed    bool     `json:"failed"` // something failed; else it was asked for
+	Stage     string   `json:"stage"`
+	Step      string   `json:"step,omitempty"` // that comes next, or that failed; none: a check failed
+	Message   string   `json:"message"`
+	Bootstrap []string `json:"bootstrap,omitempty"` // Kafka addresses of the brokers that run
+	Admin     []string `json:"admin,omitempty"`     // their admin endpoints
+	Next      []Way    `json:"next"`
+}
+
+// Way is a way to go on.
+type Way struct {
+	Command string `json:"command"`
+	Why     string `json:"why"`
+}
+
+// Lines is the pause as text: what happened, how to reach the cluster, how to go
+// on.
+func (p Pause) Lines() []string {
+	lines := wrap("PAUSED "+p.Message, Width)
+	if len(p.Bootstrap) > 0 {
+		lines = append(lines, "       bootstrap "+strings.Join(p.Bootstrap, ","), "       admin     "+strings.Join(p.Admin, ","))
+	}
+	for _, way := range p.Next {
+		lines = append(lines, fmt.Sprintf("       %s  # %s", way.Command, way.Why))
+	}
+	return lines
 }
 
 // Sink takes events, in order, from one goroutine at a time.

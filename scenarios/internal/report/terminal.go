@@ -64,7 +64,7 @@ func (t *Terminal) replaceable(text string) {
 
 // Event implements Sink.
 func (t *Terminal) Event(e Event) {
-	if t.quiet && !(e.Kind == StepEnded && e.Step.Status == StepFailed) {
+	if t.quiet && e.Kind != RunPaused && !(e.Kind == StepEnded && e.Step.Status == StepFailed) {
 		return
 	}
 	switch e.Kind {
@@ -84,6 +84,8 @@ func (t *Terminal) Event(e Event) {
 		} else {
 			t.line("        %s", clip(e.Text, Width-8))
 		}
+	case RunPaused:
+		t.line("%s", strings.Join(e.Pause.Lines(), "\n"))
 	case StepEnded:
 		t.stepEnded(e.Step)
 	}

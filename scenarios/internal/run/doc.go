@@ -11,6 +11,7 @@
 //	doc.go     this page
 //	engine.go  Options, Execute, the order of things
 //	step.go    one step: inputs, timeout, until
+//	pause.go   stopping between steps, and the orders that end a pause
 //	judge.go   guards and criteria, failures
 //	dir.go     a run's directory and its checksums
 //	follow.go  following a run of any process

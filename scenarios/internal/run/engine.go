@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"sort"
 	"strings"
 	"time"
@@ -42,6 +43,10 @@ type Options struct {
 	Keep     Keep
 	Deadline time.Duration // 0: the scenario's
 	Show     report.Sink   // progress; nil: none
+	Pause    Pause
+	PauseMax time.Duration // 0: the constant
+	From     string        // a step: the run pauses before it and each after; "": none
+	Until    string        // a step: the run ends after it; "": none
 	// Begun is called once the run has its id and directory, and can be followed.
 	Begun func(id, dir string)
 }
@@ -63,6 +68,15 @@ type engine struct {
 	values  spec.Values
 	failed  bool // a step failed
 	envErr  bool // it was the environment
+
+	mode    Pause
+	clock   *clock
+	pauses  int
+	goTo    string   // no pause before this step has been done; "": none
+	left    []string // steps that have not begun
+	retried bool     // a step that failed was done again
+	cut     bool     // ended after options.Until
+	ended   error    // why a pause ended the run
 }
 
 // Execute runs a scenario. The error is for runs that could not even begin; from
@@ -78,16 +92,19 @@ func Execute(ctx context.Context, options Options) (*report.Run, error) {
 		if deadline == 0 {
 			deadline = options.Scenario.Deadline
 		}
-		bounded, cancel := context.WithTimeoutCause(ctx, deadline, fmt.Errorf("the run's deadline of %s has passed", deadline))
+		bounded, clock, cancel := startClock(ctx, deadline)
+		e.clock = clock
 		e.steps(bounded)
 		cancel()
 	}
-	interrupted := ctx.Err() != nil
 	judged := e.record.Judge(e.failed)
-	if interrupted {
+	switch {
+	case ctx.Err() != nil || e.ended != nil:
 		judged = report.Interrupted
-	} else if e.envErr && judged == report.StepError {
+	case e.envErr && judged == report.StepError:
 		judged = report.Environment
+	case judged == report.Pass && (e.retried || e.cut):
+		judged = report.Inconclusive
 	}
 	e.aftermath(ctx, judged)
 	return e.record, e.finish(judged)
@@ -104,6 +121,12 @@ func begin(options Options) (*engine, func(), error) {
 			return nil, nil, spec.Problems{{File: "--aspect", Message: "no aspect is called " + id, Hint: spec.Suggest(id, options.Scenario.AspectIDs())}}
 		}
 	}
+	left := StepIDs(options.Scenario, options.Aspects)
+	for flag, step := range map[string]string{"--from": options.From, "--until": options.Until} {
+		if step != "" && !slices.Contains(left, step) {
+			return nil, nil, spec.Problems{{File: flag, Message: "this run has no step called " + step, Hint: spec.Suggest(step, left)}}
+		}
+	}
 	now := time.Now()
 	id, dir, err := newDir(options.RunsDir, options.Scenario.ID, now)
 	if err != nil {
@@ -113,7 +136,13 @@ func begin(options Options) (*engine, func(), error) {
 	if err != nil {
 		return nil, nil, fmt.Errorf("make the list of events: %w", err)
 	}
-	e := &engine{options: options, dir: dir, start: now, log: report.NewEventLog(file, now, options.Show)}
+	e := &engine{options: options, dir: dir, start: now, log: report.NewEventLog(file, now, options.Show), mode: options.Pause, left: left}
+	if e.mode == "" {
+		e.mode = PauseNever
+	}
+	if options.From != "" && e.mode != PauseEach {
+		e.mode = PauseOnFailure
+	}
 	e.values = spec.Values{"params": params, "run": map[string]any{"id": id, "seed": options.Seed}}
 	e.record = &report.Run{
 		SchemaVersion: report.SchemaVersion, ID: id, Scenario: options.Scenario.ID, Title: options.Scenario.Title, Aspects: judgedAspects(options),
@@ -121,7 +150,11 @@ func begin(options Options) (*engine, func(), error) {
 		Versions: versions(), Runner: report.Process{PID: os.Getpid(), Started: process.StartTime(os.Getpid())}, Criteria: []report.Check{}, Guards: []report.Check{}, Steps: []report.Step{},
 	}
 	e.record.Repro = repro(options)
-	if err := e.record.Save(dir); err != nil {
+	err = e.record.Save(dir)
+	if err == nil {
+		err = e.saveState(stateRunning, nil)
+	}
+	if err != nil {
 		file.Close()
 		return nil, nil, err
 	}
@@ -215,28 +248,70 @@ func (e *engine) steps(ctx context.Context) {
 	for _, stage := range s.Stages(e.options.Aspects) {
 		e.log.Add(report.Event{Kind: report.StageStarted, Stage: stage.Aspect.ID, Judged: stage.Judged})
 		ok := e.stepList(ctx, stage.Aspect.ID, stage.Aspect.Steps)
+		failures := len(e.record.Failures)
 		if stage.Judged {
 			e.judge(stage.Aspect)
 		}
 		if !ok {
 			return
 		}
+		if told := e.record.Failures[failures:]; len(told) > 0 && e.mode != PauseNever && ctx.Err() == nil {
+			message := fmt.Sprintf("%s: expected %s, observed %s", told[0].Message, told[0].Expected, told[0].Observed)
+			if _, e.ended = e.pause(ctx, report.Pause{Failed: true, Stage: stage.Aspect.ID, Message: message}); e.ended != nil {
+				return
+			}
+		}
 	}
 }
 
-// stepList runs steps until one fails.
+// stepList runs steps until one fails, or the run is to end.
 func (e *engine) stepList(ctx context.Context, stage string, steps []*spec.Step) bool {
 	for _, step := range steps {
-		if err := e.step(ctx, stage, step); err != nil {
-			var environment *verb.EnvironmentError
-			e.failed, e.envErr = true, errors.As(err, &environment)
-			e.record.Failures = append(e.record.Failures, report.Failure{
-				Message: fmt.Sprintf("step %s (%s): %v", step.ID, step.Use, err), Evidence: e.evidence(), Repro: e.record.Repro,
-			})
+		if e.pausesBefore(step) {
+			if _, e.ended = e.pause(ctx, report.Pause{Stage: stage, Step: step.ID, Message: "paused before step " + step.ID + ": " + titleOf(step)}); e.ended != nil {
+				return false
+			}
+		}
+		e.left = e.left[1:]
+		for again := true; again; {
+			var ok bool
+			if ok, again = e.attempt(ctx, stage, step); !ok && !again {
+				return false
+			}
+		}
+		if e.goTo == step.ID {
+			e.goTo = ""
+		}
+		if e.options.Until == step.ID {
+			e.cut = true
+			e.record.Failures = append(e.record.Failures, report.Failure{Message: "the run ended after step " + step.ID + ", as --until asked", Evidence: e.evidence(), Repro: e.record.Repro})
 			return false
 		}
 	}
 	return true
+}
+
+// attempt does a step. Where it fails the run may pause, and be told to do it
+// again.
+func (e *engine) attempt(ctx context.Context, stage string, step *spec.Step) (ok, again bool) {
+	err := e.step(ctx, stage, step)
+	if err == nil {
+		return true, false
+	}
+	e.record.Failures = append(e.record.Failures, report.Failure{
+		Message: fmt.Sprintf("step %s (%s): %v", step.ID, step.Use, err), Evidence: e.evidence(), Repro: e.record.Repro,
+	})
+	if e.mode != PauseNever && ctx.Err() == nil {
+		order, pauseErr := e.pause(ctx, report.Pause{Failed: true, Stage: stage, Step: step.ID, Message: fmt.Sprintf("step %s failed: %v", step.ID, err)})
+		if pauseErr == nil && order.Do == doStep {
+			e.retried = true
+			return false, true
+		}
+		e.ended = pauseErr
+	}
+	var environment *verb.EnvironmentError
+	e.failed, e.envErr = true, errors.As(err, &environment)
+	return false, false
 }
 
 // evidence is where to look after a failed step.
@@ -294,7 +369,11 @@ func (e *engine) finish(judged report.Verdict) error {
 	r := e.record
 	r.Verdict, r.EndedAt, r.TookMS = judged, time.Now().UTC(), time.Since(e.start).Milliseconds()
 	if judged == report.Interrupted {
-		r.Failures = []report.Failure{{Message: "interrupted", Evidence: e.evidence(), Repro: r.Repro}}
+		message := "interrupted"
+		if errors.Is(e.ended, errExpired) {
+			message = e.ended.Error()
+		}
+		r.Failures = []report.Failure{{Message: message, Evidence: e.evidence(), Repro: r.Repro}}
 	}
 	r.ExitCode = r.Exit()
 	e.log.Add(report.Event{Kind: report.RunEnded, Text: string(judged)})
@@ -314,6 +393,9 @@ func (e *engine) finish(judged report.Verdict) error {
 	}
 	if err == nil {
 		err = e.log.Err()
+	}
+	if stateErr := e.saveState(stateEnded, nil); err == nil {
+		err = stateErr
 	}
 	if saveErr := r.Save(e.dir); err == nil {
 		err = saveErr

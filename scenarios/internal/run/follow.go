@@ -25,9 +25,9 @@ const followEvery = 50 * time.Millisecond
 var ErrAbandoned = errors.New("the runner is gone and has not finished the run")
 
 // Follow passes the events of a run, of this process or another, on to show
-// until it has ended or enough says so, and returns the record of then. Events
-// up to after are passed over. A run whose runner is gone is ErrAbandoned.
-func Follow(ctx context.Context, dir string, after int64, show report.Sink, enough func(report.Event) bool) (*report.Run, error) {
+// until it has ended or enough says so, and returns the record of then. A run
+// whose runner is gone is ErrAbandoned.
+func Follow(ctx context.Context, dir string, show report.Sink, enough func(report.Event) bool) (*report.Run, error) {
 	file, err := os.Open(filepath.Join(dir, EventsFile))
 	if err != nil {
 		return nil, fmt.Errorf("follow the run: %w", err)
@@ -57,9 +57,6 @@ func Follow(ctx context.Context, dir string, after int64, show report.Sink, enou
 			var e report.Event
 			if err := json.Unmarshal(line, &e); err != nil {
 				return nil, fmt.Errorf("event of run %s: %w", r.ID, err)
-			}
-			if e.Seq <= after {
-				continue
 			}
 			show.Event(e)
 			if enough != nil && enough(e) {

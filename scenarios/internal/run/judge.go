@@ -76,7 +76,7 @@ func (e *engine) blame(c report.Check) {
 	}
 	switch {
 	case c.Status == report.CheckFail:
-	case c.Status == report.NotEvaluated && !e.failed: // with a failed step that is the reason, and is told
+	case c.Status == report.NotEvaluated && !e.failed && !e.cut && e.ended == nil: // with a failed step that is the reason, and is told
 	default:
 		return
 	}

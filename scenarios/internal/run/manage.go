@@ -21,6 +21,7 @@ type Info struct {
 	// Live: its runner is running. Processes counts what it started and still
 	// runs.
 	Live      bool `json:"live"`
+	Paused    bool `json:"paused,omitempty"` // live, and waits for an order
 	Processes int  `json:"processes"`
 }
 
@@ -39,14 +40,15 @@ func List(runsDir string) ([]Info, error) {
 		if !entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
-		if info, err := inspect(filepath.Join(runsDir, entry.Name())); err == nil {
+		if info, err := Inspect(filepath.Join(runsDir, entry.Name())); err == nil {
 			infos = append(infos, info)
 		}
 	}
 	return infos, nil
 }
 
-func inspect(dir string) (Info, error) {
+// Inspect reads the record and the processes of the run in dir.
+func Inspect(dir string) (Info, error) {
 	r, err := report.LoadRun(dir)
 	if err != nil {
 		return Info{}, err
@@ -55,7 +57,11 @@ func inspect(dir string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	return Info{Run: r, Live: r.Verdict == report.Running && process.Same(r.Runner.PID, r.Runner.Started), Processes: len(ledger.Alive())}, nil
+	info := Info{Run: r, Live: r.Verdict == report.Running && process.Same(r.Runner.PID, r.Runner.Started), Processes: len(ledger.Alive())}
+	if state, err := LoadState(dir); err == nil { // runs of older builds have none
+		info.Paused = info.Live && state.Paused()
+	}
+	return info, nil
 }
 
 // Find returns the directory of a run given by id, by a unique part of it, by
@@ -95,7 +101,7 @@ const stopMax = 2 * time.Minute
 // Stop ends a run: its runner is asked to, which then cleans up itself. Where the
 // runner is gone, what it had started is ended. It says what is left.
 func Stop(ctx context.Context, dir string, say func(string)) ([]string, error) {
-	info, err := inspect(dir)
+	info, err := Inspect(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -159,7 +165,7 @@ func settle(dir string) error {
 // Clean ends what a finished or abandoned run left behind and removes its
 // brokers' data; with everything set also its evidence. A live run is refused.
 func Clean(dir string, everything bool, say func(string)) ([]string, error) {
-	info, err := inspect(dir)
+	info, err := Inspect(dir)
 	if err != nil {
 		return nil, err
 	}

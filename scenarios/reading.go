@@ -245,6 +245,17 @@ func (c *common) reportCommand() *cobra.Command {
 				fmt.Fprint(out, report.Markdown(r))
 			case "json":
 				return printJSON(out, r)
+			case "html":
+				h, err := history.Load(filepath.Join(dir, "history.ndjson.gz"))
+				if err != nil {
+					return environment(err)
+				}
+				data, err := run.Page(r, h)
+				if err != nil {
+					return err
+				}
+				_, err = out.Write(data)
+				return err
 			case "junit":
 				data, err := report.JUnit(r)
 				if err != nil {
@@ -253,12 +264,12 @@ func (c *common) reportCommand() *cobra.Command {
 				_, err = out.Write(data)
 				return err
 			default:
-				return &usageError{fmt.Errorf("--format %s is not known", format), "text, md, json or junit"}
+				return &usageError{fmt.Errorf("--format %s is not known", format), "text, md, html, json or junit"}
 			}
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&format, "format", "text", "text, md, json or junit")
+	cmd.Flags().StringVar(&format, "format", "text", "text, md, html, json or junit")
 	return cmd
 }
 

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -37,6 +38,7 @@ type runFlags struct {
 	pauseMax    time.Duration
 	from, until string
 	repeat      int
+	reports     []string
 }
 
 func (c *common) runCommand() *cobra.Command {
@@ -74,6 +76,7 @@ func (c *common) runCommand() *cobra.Command {
 	cmd.Flags().DurationVar(&f.pauseMax, "pause-max", run.PauseMax, "a pause that lasts longer ends the run")
 	cmd.Flags().StringVar(&f.from, "from", "", "pause before this step, and before each after it")
 	cmd.Flags().StringVar(&f.until, "until", "", "end the run after this step; what was not judged is inconclusive")
+	cmd.Flags().StringSliceVar(&f.reports, "report", run.Formats, "which reports are written: json, junit, md, html")
 	cmd.Flags().IntVar(&f.repeat, "repeat", 1, "so many runs, each with the next seed, until one does not pass")
 	cmd.Flags().BoolVarP(&f.quiet, "quiet", "q", false, "show failures and the result only")
 	return cmd
@@ -100,6 +103,11 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 	if pause != run.PauseNever && pause != run.PauseOnFailure && pause != run.PauseEach {
 		return &usageError{fmt.Errorf("--pause %s is not known", f.pause), "never, on-failure or each"}
 	}
+	for _, format := range f.reports {
+		if !slices.Contains(run.Formats, format) {
+			return &usageError{fmt.Errorf("--report %s is not known", format), strings.Join(run.Formats, ", ")}
+		}
+	}
 	if f.seed == 0 {
 		f.seed = 1 + rand.Int64N(1_000_000)
 	}
@@ -118,7 +126,7 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 	signal.Ignore(syscall.SIGPIPE)
 	options := run.Options{
 		Scenario: s, Aspects: f.aspects, Params: params, Seed: f.seed, Setup: setup, Binary: f.binary, RunsDir: c.runsDir, Keep: keep, Deadline: f.timeout, Show: show, Begun: begun,
-		Pause: pause, PauseMax: f.pauseMax, From: f.from, Until: f.until,
+		Pause: pause, PauseMax: f.pauseMax, From: f.from, Until: f.until, Reports: f.reports,
 	}
 	for n := 1; ; n++ {
 		if err := c.execute(ctx, cmd, options, show); err != nil || n == f.repeat {

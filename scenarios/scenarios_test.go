@@ -65,7 +65,7 @@ func TestBrokerScalingPassesOnACorrectCluster(t *testing.T) {
 
 func checkEvidence(t *testing.T, dir string) {
 	t.Helper()
-	for _, name := range []string{"run.json", "events.ndjson", "history.ndjson.gz", "junit.xml", "summary.md", "repro.sh", "SHA256SUMS", "brokers/b1/log"} {
+	for _, name := range []string{"run.json", "events.ndjson", "history.ndjson.gz", "junit.xml", "summary.md", "report.html", "state.json", "repro.sh", "SHA256SUMS", "brokers/b1/log"} {
 		if info, err := os.Stat(filepath.Join(dir, name)); err != nil || info.Size() == 0 {
 			t.Errorf("evidence %s: %v", name, err)
 		}

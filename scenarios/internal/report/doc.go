@@ -9,6 +9,8 @@
 //	run.go       Run, Step, Check, Verdict, exit codes
 //	event.go     Event, and the file of events
 //	terminal.go  progress and tables on a terminal
+//	html.go      report.html
+//	charts.go    its charts
 //	ndjson.go    progress as lines of JSON
 //	files.go     junit.xml and summary.md
 package report

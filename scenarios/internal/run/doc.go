@@ -15,5 +15,6 @@
 //	judge.go   guards and criteria, failures
 //	dir.go     a run's directory and its checksums
 //	follow.go  following a run of any process
+//	files.go   the HTML report with excerpts of the history
 //	manage.go  listing, stopping and cleaning runs
 package run

@@ -47,6 +47,7 @@ type Options struct {
 	PauseMax time.Duration // 0: the constant
 	From     string        // a step: the run pauses before it and each after; "": none
 	Until    string        // a step: the run ends after it; "": none
+	Reports  []string      // of Formats; nil: all
 	// Begun is called once the run has its id and directory, and can be followed.
 	Begun func(id, dir string)
 }
@@ -377,10 +378,25 @@ func (e *engine) finish(judged report.Verdict) error {
 	}
 	r.ExitCode = r.Exit()
 	e.log.Add(report.Event{Kind: report.RunEnded, Text: string(judged)})
-	junit, err := report.JUnit(r)
 	files := map[string][]byte{
-		"junit.xml": junit, "summary.md": []byte(report.Markdown(r)),
 		"repro.sh": []byte("#!/bin/sh\n# Runs the same scenario again, in Ister's source tree or with an installed binary named scenario.\nset -e\nif [ -d cmd/scenario ]; then exec go run ./cmd/" + r.Repro + "; fi\nexec " + r.Repro + "\n"),
+	}
+	wanted := func(format string) bool {
+		return e.options.Reports == nil || slices.Contains(e.options.Reports, format)
+	}
+	var err error
+	if wanted("junit") {
+		files["junit.xml"], err = report.JUnit(r)
+	}
+	if wanted("md") {
+		files["summary.md"] = []byte(report.Markdown(r))
+	}
+	if wanted("html") && err == nil {
+		var seen *history.History
+		if e.env != nil {
+			seen = e.env.Recorder.Snapshot()
+		}
+		files["report.html"], err = Page(r, seen)
 	}
 	for name, data := range files {
 		mode := os.FileMode(0o644)

@@ -47,7 +47,7 @@ func (c *common) supervise(cmd *cobra.Command, args []string) (dir string, pid i
 		return "", 0, fmt.Errorf("make a pipe: %w", err)
 	}
 	defer heard.Close()
-	words := append(strings.Fields(cmd.CommandPath())[1:], flagsOf(cmd)...)
+	words := append(wordsOf(cmd, os.Args), flagsOf(cmd)...)
 	words = append(words, "--supervisor", "--progress", "plain", "--no-color", "--")
 	supervisor := exec.Command(self, append(words, args...)...)
 	supervisor.Stdout, supervisor.Stderr, supervisor.ExtraFiles = log, log, []*os.File{tell}
@@ -84,6 +84,17 @@ func refusedBySupervisor(supervisor *exec.Cmd, log *os.File) error {
 		code = report.ExitEnvironment
 	}
 	return &exitError{code: code, err: errors.New(text)}
+}
+
+// wordsOf are the words of a command after the executable. `ister scenario` mounts
+// this tree under a word that the tree does not know; no command of the tree
+// itself is called so.
+func wordsOf(cmd *cobra.Command, typed []string) []string {
+	words := strings.Fields(cmd.CommandPath())
+	if words[0] == "scenario" && len(typed) > 1 && typed[1] == words[0] {
+		return words
+	}
+	return words[1:]
 }
 
 // flagsOf writes the given flags of a command again.

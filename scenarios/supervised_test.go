@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/spf13/cobra"
+
 	"github.com/ister-mq/ister/scenarios/internal/fakecluster"
 	"github.com/ister-mq/ister/scenarios/internal/report"
 	"github.com/ister-mq/ister/scenarios/internal/run"
@@ -135,5 +137,31 @@ func TestProgressNDJSONIsTheEventsFile(t *testing.T) {
 	}
 	if code, again, _ := scenario(t, fakecluster.Setup{}, "watch", "--runs-dir", runs, "--progress", "ndjson", "last"); code != 0 || again != out {
 		t.Errorf("watch of an ended run: exit %d, %d bytes instead of %d", code, len(again), len(out))
+	}
+}
+
+func TestSupervisorIsTheCommandThatWasTyped(t *testing.T) {
+	runOf := func(root *cobra.Command) *cobra.Command {
+		cmd, _, err := root.Find([]string{"scenario", "run"})
+		if err != nil || cmd.Name() != "run" {
+			cmd, _, err = root.Find([]string{"run"})
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return cmd
+	}
+	mounted := &cobra.Command{Use: "ister"}
+	mounted.AddCommand(NewCommand())
+	for want, got := range map[string][]string{
+		"run":          wordsOf(runOf(NewCommand()), []string{"/bin/scenario", "run", "small"}),
+		"scenario run": wordsOf(runOf(NewCommand()), []string{"/bin/ister", "scenario", "run", "small"}),
+	} {
+		if strings.Join(got, " ") != want {
+			t.Errorf("%v, want %s", got, want)
+		}
+	}
+	if got := wordsOf(runOf(mounted), []string{"/bin/ister", "scenario", "run"}); strings.Join(got, " ") != "scenario run" {
+		t.Errorf("mounted: %v", got)
 	}
 }

@@ -16,4 +16,8 @@
 //	lint.go      lint
 //	lint_sarif.go  its findings for code scanning
 //	schema.go    the JSON Schema of scenario files
+//	skills.go    skills gen, skills check
+//	skills_blocks.go    the generated blocks of a scenario's skill
+//	skills_commands.go  commands in skills, against the command trees
+//	skills_front.go     front matter
 package scenarios

@@ -1,0 +1,142 @@
+package scenarios
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/ister-mq/ister/scenarios/internal/fakecluster"
+)
+
+// ahead are findings about skills that are written ahead of a flag. A skill that
+// is listed here says what is not there yet.
+var ahead = map[string]string{
+	"setups/attach/SKILL.md": "has no flag --admin",
+}
+
+// Every skill of the repository is well formed, generated blocks and commands
+// included.
+func TestSkillsOfTheRepository(t *testing.T) {
+	tree, err := readSkills("..")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(tree.skills) < 5 || !tree.targets["check"] {
+		t.Fatalf("%d skills, make targets %v", len(tree.skills), tree.targets)
+	}
+	for _, p := range tree.check() {
+		if text, expected := ahead[p.File]; !expected || !strings.Contains(p.Message, text) {
+			t.Error(p)
+		}
+	}
+}
+
+// skillsIn is a source tree with one scenario and its generated skill.
+func skillsIn(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	source := strings.NewReplacer("      STEPS\n", "", "GUARD", "1").Replace(small)
+	text := "---\nname: small\ndescription: Something small. Use in tests.\n---\n# Small\n\n```bash\nscenario lint small\nister admin topics create /default/$i | wc -l > OUT\n```\n\n"
+	for _, b := range skillBlocks {
+		text += blockBegin(b.name) + "\n" + blockEnd(b.name) + "\n"
+	}
+	for name, data := range map[string]string{"small/" + specFile: source, "small/" + skillFile: text, "Makefile": "check: fmt\nfmt:\n"} {
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(root, name), []byte(data), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if code, out, errOut := scenario(t, fakecluster.Setup{}, "skills", "gen", "--root", root); code != 0 || out != "small/SKILL.md\n" {
+		t.Fatalf("gen: exit %d, %s%s", code, out, errOut)
+	}
+	if code, out, errOut := scenario(t, fakecluster.Setup{}, "skills", "check", "--root", root); code != 0 || out != "1 skills are fine\n" {
+		t.Fatalf("check: exit %d, %s%s", code, out, errOut)
+	}
+	return root
+}
+
+func TestSkillsGenIsStable(t *testing.T) {
+	root := skillsIn(t)
+	if code, out, _ := scenario(t, fakecluster.Setup{}, "skills", "gen", "--root", root); code != 0 || out != "" {
+		t.Errorf("exit %d, wrote %s", code, out)
+	}
+	text, err := os.ReadFile(filepath.Join(root, "small", skillFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"| lost | `== 0` | only |",
+		"records were acknowledged (`>= 1`)",
+		"| `ister admin topics create /default/small --dispatch-strategy reliable --partitions 1` | `small_topic` |",
+		"`small_sent`, `small_stop`, `small_verify` | `acked >= 1`, `acked_missing == 0` |",
+	} {
+		if !strings.Contains(string(text), want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+}
+
+func TestSkillsCheckFindsMistakes(t *testing.T) {
+	for _, c := range []struct{ name, file, old, new, want string }{
+		{"another name", skillFile, "name: small", "name: large", `small/SKILL.md:2:1: front matter: name is "large", the directory "small"`},
+		{"no description", skillFile, "description: Something small. Use in tests.\n", "", `key "description" is missing`},
+		{"long description", skillFile, "Use in tests.", strings.Repeat("x", 1024), "must be text of 1 to 1024 characters"},
+		{"another key", skillFile, "name: small", "name: small\nlicence: MIT", `unknown key "licence" (did you mean license?)`},
+		{"no front matter", skillFile, "---\nname", "name", "there is no front matter"},
+		{"too long", skillFile, "# Small\n", "# Small\n" + strings.Repeat("\n", 150), "want at most 150"},
+		{"edited by hand", skillFile, "| lost |", "| found |", "want | lost | `== 0` | only | (run: scenario skills gen)"},
+		{"changed scenario", specFile, "title: lost", "title: gone", "want | gone |"},
+		{"no block", skillFile, "<!-- END steps -->", "", "there is no generated block steps"},
+		{"unknown command", skillFile, "scenario lint", "scenario lynt", "there is no command `scenario lynt small`"},
+		{"unknown flag", skillFile, "scenario lint", "scenario lint --fromat json", "`scenario lint` has no flag --fromat"},
+		{"bad value", skillFile, "scenario lint small", "scenario verify --legal many last", "flag --legal: "},
+		{"no value", skillFile, "scenario lint small", "scenario lint --format", "flag --format needs a value"},
+		{"too few arguments", skillFile, "scenario lint small", "scenario show", "scenario show takes SCENARIO, got 0"},
+		{"no such scenario", skillFile, "scenario lint small", "go run ./cmd/scenario run smal", "there is no scenario smal"},
+		{"admin command in a loop", skillFile, "scenario lint small", "for i in 1; do ister admin topics mvoe x; done", "there is no command `admin topics mvoe x`"},
+		{"admin command in running text", skillFile, "# Small\n", "# Small\nSee `ister admin brokers lisst`.\n", "there is no command `admin brokers lisst`"},
+		{"unknown subcommand of ister", skillFile, "scenario lint small", "ister brokr", "ister has no command brokr"},
+		{"unknown target", skillFile, "scenario lint small", "make chek", "the Makefile has no target chek"},
+		{"broken scenario", specFile, "risk: additive", "risk: aditive", "did you mean additive?"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := skillsIn(t)
+			file := filepath.Join(root, "small", c.file)
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(text), c.old) {
+				t.Fatalf("no %q in %s", c.old, text)
+			}
+			if err := os.WriteFile(file, []byte(strings.Replace(string(text), c.old, c.new, 1)), 0o644); err != nil {
+				t.Fatal(err)
+			}
+			if code, out, _ := scenario(t, fakecluster.Setup{}, "skills", "check", "--root", root); code != 2 || !strings.Contains(out, c.want) {
+				t.Errorf("exit %d, want %s\n%s", code, c.want, out)
+			}
+		})
+	}
+}
+
+func TestShellCommands(t *testing.T) {
+	for line, want := range map[string]string{
+		"a b # c":         "a b",
+		`a "b # c" 'd;e'`: "a b # c d;e",
+		"for i in $(seq 12); do x $i > f; done | y": "seq 12/for i in $OPEN/x $i/y",
+		"x --id <node id> 2>&1 && y || z &":         "x --id OPEN/y/z",
+		`echo "k$((i % 8)):$i"; A=1 b`:              "echo k$((i % 8)):$i/A=1 b",
+		"":                                          "",
+	} {
+		var got []string
+		for _, words := range shellCommands(line) {
+			got = append(got, strings.Join(words, " "))
+		}
+		if strings.Join(got, "/") != want {
+			t.Errorf("%q: %q, want %q", line, strings.Join(got, "/"), want)
+		}
+	}
+}

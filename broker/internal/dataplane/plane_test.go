@@ -55,6 +55,22 @@ func TestAckWaitsForTheSlowestInSyncReplicaAndIsNotGivenTwice(t *testing.T) {
 	eventually(t, "the rest commits without it", func() bool { return len(c.nodes[0].values(t, id, 0)) == 3 })
 }
 
+func TestNothingIsConfirmedWithoutALease(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.LagMax = time.Hour })
+	id := c.topic("orders", nil, 1, 2, 3)
+	c.send(id, "first")
+	c.nodes[2].endpoint.Close()
+	c.nodes[2].plane.FailWaiters()
+	waiting := c.nodes[0].produceLater(id, kafka.AcksAll, time.Hour, batch("second"))
+	c.nodes[0].lease.Store(false) // after the append, before the commit
+	c.must(&metadata.FenceNode{ID: 3, Epoch: c.nodes[2].epoch, Reason: "dead"})
+	wantRefusal(t, (<-waiting).Err, refusal.OutcomeUnknown)
+	c.nodes[0].lease.Store(true)
+	if got := c.nodes[0].values(t, id, 0); len(got) != 2 {
+		t.Fatalf("the record is committed all the same, read %v", got)
+	}
+}
+
 func TestLeaderMovesAndNothingIsLost(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	id := c.topic("orders", nil, 1, 2, 3)

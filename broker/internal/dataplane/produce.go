@@ -184,10 +184,16 @@ func (l *local) enqueue(w waiter) (answered bool) {
 	return false
 }
 
-// finish answers waiters. Without any lock held, since done may do anything.
+// finish answers waiters. Without any lock held, since done may do anything. A
+// leader whose lease is out confirms nothing, not even what is committed:
+// another node may lead and have confirmed later records already.
 func (p *Plane) finish(finished []waiter) {
+	lease := len(finished) == 0 || p.control.LeaseValid()
 	for i := range finished {
 		w := &finished[i]
+		if w.err == nil && !lease {
+			w.err = refusal.New(refusal.OutcomeUnknown, "", "the batch was appended, and this leader has not heard from the controller for too long to confirm it", "retry with an idempotent producer, or read back")
+		}
 		w.call.request.Results[w.index].Err = w.err
 		p.countProduce(w.call, w.err)
 		w.call.answered()

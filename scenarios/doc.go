@@ -20,4 +20,5 @@
 //	skills_blocks.go    the generated blocks of a scenario's skill
 //	skills_commands.go  commands in skills, against the command trees
 //	skills_front.go     front matter
+//	matrix.go    matrix
 package scenarios

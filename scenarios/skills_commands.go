@@ -136,7 +136,10 @@ func checkTree(root *cobra.Command, words []string, groupsToo bool) string {
 			}
 			value, given = rest[i], true
 		}
-		if given && !open(value) {
+		if !given {
+			value = flag.NoOptDefVal // of a switch: what it is set to by its name alone
+		}
+		if !open(value) {
 			if err := flag.Value.Set(value); err != nil {
 				return fmt.Sprintf("`%s`: flag %s: %v", line, word, err)
 			}

@@ -1,0 +1,95 @@
+package scenarios
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+)
+
+// setupNeeds are what a machine must have for a setup, beside this binary. A
+// setup that is not listed needs nothing.
+var setupNeeds = map[string][]string{
+	"container": {"docker"},
+	"compose":   {"docker", "docker-compose"},
+	"attach":    {needCluster},
+}
+
+// needCluster is a cluster that is there already: no machine of a CI has it.
+const needCluster = "cluster"
+
+// matrixCellsMax is the bound that GitHub sets on a matrix.
+const matrixCellsMax = 256
+
+// matrixCell is one scenario on one setup.
+type matrixCell struct {
+	Scenario       string   `json:"scenario"`
+	Setup          string   `json:"setup"`
+	Needs          []string `json:"needs"`
+	Risk           string   `json:"risk"`
+	TimeoutMinutes int      `json:"timeout_minutes"` // the scenario's deadline, and time for starting and cleaning
+	Command        string   `json:"command"`
+}
+
+// matrixSlackMinutes is for what the deadline of a scenario does not bound:
+// building, starting and cleaning up.
+const matrixSlackMinutes = 10
+
+// matrix lists every shipped scenario with every setup that it runs on and this
+// build has, in a fixed order.
+func (c *common) matrix() ([]matrixCell, error) {
+	cells := []matrixCell{}
+	for _, name := range shippedNames() {
+		s, err := load(name)
+		if err != nil {
+			return nil, err
+		}
+		for _, setup := range s.Setups {
+			if _, err := c.setupOf(s, setup); err != nil {
+				continue // this build does not have it
+			}
+			needs := setupNeeds[setup]
+			if needs == nil {
+				needs = []string{}
+			}
+			cells = append(cells, matrixCell{
+				Scenario: s.ID, Setup: setup, Needs: needs, Risk: string(s.Risk), TimeoutMinutes: int(s.Deadline.Minutes()) + matrixSlackMinutes,
+				Command: fmt.Sprintf("scenario run %s --setup %s", s.ID, setup),
+			})
+		}
+	}
+	return cells, nil
+}
+
+func (c *common) matrixCommand() *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use: "matrix", Short: "List every scenario with every setup, for a CI",
+		Long: `List every shipped scenario with every setup that it runs on, what the setup needs, and the bound on its time.
+With --format github it is one line for fromJSON in a workflow; what needs a cluster that is there already
+is left out.`,
+		Args: exactly(),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			cells, err := c.matrix()
+			if err != nil {
+				return err
+			}
+			switch format {
+			case "json":
+				return printJSON(cmd.OutOrStdout(), cells)
+			case "github":
+				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string][]matrixCell{"include": forCI(cells)})
+			}
+			return &usageError{fmt.Errorf("--format %s is not known", format), "github or json"}
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "json", "github or json")
+	return cmd
+}
+
+// forCI keeps what a CI machine can run, as many as its matrix takes.
+func forCI(cells []matrixCell) []matrixCell {
+	kept := slices.DeleteFunc(slices.Clone(cells), func(cell matrixCell) bool { return slices.Contains(cell.Needs, needCluster) })
+	return kept[:min(len(kept), matrixCellsMax)]
+}

@@ -21,4 +21,6 @@
 //	skills_commands.go  commands in skills, against the command trees
 //	skills_front.go     front matter
 //	matrix.go    matrix
+//	new.go       new
+//	reference_verbs.go  docs/reference/verbs.md
 package scenarios

@@ -20,23 +20,33 @@ const schemaFile = "schema/scenario.v1.json"
 func schemaLine(address string) string { return "# yaml-language-server: $schema=" + address }
 
 func (c *common) schemaCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "schema", Short: "Print the JSON Schema of scenario files",
+	var format string
+	cmd := &cobra.Command{
+		Use: "schema", Short: "Print the JSON Schema of scenario files, or the reference of its verbs",
 		Long: `Print the JSON Schema (draft 2020-12) of scenario files in the format ` + spec.APIVersion + `.
 
 An editor with a YAML language server completes and checks a scenario whose first line is
 ` + schemaLine("FILE-OR-URL") + `. What a schema cannot express, such as what an
-expression refers to, is checked by scenario lint.`,
+expression refers to, is checked by scenario lint. With --format markdown it is the reference of the verbs.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			schema, err := spec.Schema(verb.Registry{})
-			if err != nil {
+			switch format {
+			case "json":
+				schema, err := spec.Schema(verb.Registry{})
+				if err != nil {
+					return err
+				}
+				_, err = cmd.OutOrStdout().Write(schema)
+				return err
+			case "markdown":
+				_, err := fmt.Fprint(cmd.OutOrStdout(), verbReference())
 				return err
 			}
-			_, err = cmd.OutOrStdout().Write(schema)
-			return err
+			return &usageError{fmt.Errorf("--format %s is not known", format), "json or markdown"}
 		},
 	}
+	cmd.Flags().StringVar(&format, "format", "json", "json, or markdown for the reference of the verbs")
+	return cmd
 }
 
 // schemaAddress is where a scenario in a subdirectory of dir finds the schema:

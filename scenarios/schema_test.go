@@ -45,6 +45,14 @@ func TestGeneratedSchema(t *testing.T) {
 	generated(t, schemaFile, []byte(out))
 }
 
+func TestGeneratedVerbReference(t *testing.T) {
+	code, out, errOut := scenario(t, fakecluster.Setup{}, "schema", "--format", "markdown")
+	if code != 0 {
+		t.Fatalf("exit %d: %s", code, errOut)
+	}
+	generated(t, "../docs/reference/verbs.md", []byte(out))
+}
+
 // schemaOf compiles the schema, with formats and keywords checked.
 func schemaOf(t *testing.T) *jsonschema.Schema {
 	t.Helper()

@@ -1,7 +1,9 @@
 package setuptest_test
 
 import (
+	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -10,11 +12,36 @@ import (
 	"github.com/ister-mq/ister/setups/setuptest"
 )
 
-// options of a run in a directory of the test. ISTER_BIN names a binary that was
-// built before.
+// binary is what every test runs: ISTER_BIN names one that was built before.
+var binary = os.Getenv("ISTER_BIN")
+
+// TestMain builds the binary once for all tests.
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		if binary != "" {
+			return m.Run()
+		}
+		dir, err := os.MkdirTemp("", "setuptest")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		binary = filepath.Join(dir, "ister")
+		build := exec.Command("go", "build", "-o", binary, "github.com/ister-mq/ister/cmd/ister")
+		build.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := build.CombinedOutput(); err != nil {
+			fmt.Fprintf(os.Stderr, "build ister: %v\n%s", err, out)
+			return 1
+		}
+		return m.Run()
+	}())
+}
+
+// options of a run in a directory of the test.
 func options(t *testing.T) setups.Options {
 	dir := t.TempDir()
-	return setups.Options{Dir: filepath.Join(dir, "run"), CacheDir: filepath.Join(dir, "cache"), Binary: os.Getenv("ISTER_BIN")}
+	return setups.Options{Dir: filepath.Join(dir, "run"), CacheDir: filepath.Join(dir, "cache"), Binary: binary}
 }
 
 func TestProcess(t *testing.T) {

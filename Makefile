@@ -52,9 +52,15 @@ plants: ## build the simulator with each planted bug; it must catch every one
 	./broker/internal/sim/plants.sh
 
 .PHONY: scenarios
-scenarios: ## run every scenario on real processes
+scenarios: ## run every scenario on processes, broker-scaling on containers too (needs Docker)
 	go run ./cmd/scenario run broker-scaling
 	go run ./cmd/scenario run kill-and-recover
+	go run ./cmd/scenario run broker-scaling --setup container
+	go run ./cmd/scenario run broker-scaling --setup compose
+
+.PHONY: containers
+containers: ## conformance of every setup, with Docker and root
+	CGO_ENABLED=0 go test -tags containers -count=1 -timeout 15m ./setups/setuptest
 
 .PHONY: chaos
 chaos: ## kill -9 and restart random brokers under load, ROUNDS=20 times

@@ -16,6 +16,8 @@ import (
 	"github.com/ister-mq/ister/scenarios/internal/report"
 	"github.com/ister-mq/ister/scenarios/internal/spec"
 	"github.com/ister-mq/ister/setups"
+	"github.com/ister-mq/ister/setups/compose"
+	"github.com/ister-mq/ister/setups/container"
 	"github.com/ister-mq/ister/setups/process"
 )
 
@@ -100,7 +102,9 @@ type common struct {
 }
 
 // NewCommand makes the command tree. Its errors carry exit codes; see ExitCode.
-func NewCommand() *cobra.Command { return newCommand(process.Setup{}) }
+func NewCommand() *cobra.Command {
+	return newCommand(process.Setup{}, container.Setup{}, compose.Setup{})
+}
 
 func newCommand(known ...setups.Setup) *cobra.Command {
 	c := &common{setups: known}

@@ -18,6 +18,7 @@ import (
 	"github.com/ister-mq/ister/scenarios/internal/report"
 	"github.com/ister-mq/ister/scenarios/internal/run"
 	"github.com/ister-mq/ister/scenarios/internal/spec"
+	"github.com/ister-mq/ister/setups"
 )
 
 type runFlags struct {
@@ -230,6 +231,25 @@ func ended(cmd *cobra.Command, done string, left []string, err error) error {
 	return nil
 }
 
+// clean ends and removes what a run left, first what its setup made outside the
+// run's directory.
+func (c *common) clean(ctx context.Context, dir string, purge bool, say func(string)) ([]string, error) {
+	info, err := run.Inspect(dir)
+	if err != nil {
+		return nil, err
+	}
+	for _, setup := range c.setups {
+		cleaner, ok := setup.(setups.Cleaner)
+		if !ok || info.Live || setup.Name() != info.Run.Setup {
+			continue
+		}
+		if left, err := cleaner.Clean(ctx, dir); err != nil || len(left) > 0 {
+			return left, err
+		}
+	}
+	return run.Clean(dir, purge, say)
+}
+
 func (c *common) cleanCommand() *cobra.Command {
 	var all, purge bool
 	cmd := &cobra.Command{
@@ -248,7 +268,7 @@ func (c *common) cleanCommand() *cobra.Command {
 				if err != nil {
 					return &usageError{err: err}
 				}
-				left, err := run.Clean(dir, purge, say)
+				left, err := c.clean(cmd.Context(), dir, purge, say)
 				return ended(cmd, "cleaned "+dir, left, err)
 			}
 			infos, err := run.List(c.runsDir)
@@ -262,7 +282,7 @@ func (c *common) cleanCommand() *cobra.Command {
 					say("left alone, running: " + info.Run.ID)
 					continue
 				}
-				more, err := run.Clean(c.runsDir+string(os.PathSeparator)+info.Run.ID, purge, say)
+				more, err := c.clean(cmd.Context(), c.runsDir+string(os.PathSeparator)+info.Run.ID, purge, say)
 				if err != nil {
 					return &exitError{code: report.ExitEnvironment, err: err}
 				}

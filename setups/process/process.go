@@ -78,6 +78,7 @@ type cluster struct {
 	path, digest, dir string
 	ledger            *Ledger
 	http              *http.Client
+	front             func(name, listens string) (string, error) // nil: nothing stands in front
 
 	mu      sync.Mutex
 	brokers []*broker // guarded by mu
@@ -103,6 +104,9 @@ type running struct {
 }
 
 func (c *cluster) Binary() (string, string) { return c.path, c.digest }
+
+// Front implements setups.Fronter.
+func (c *cluster) Front(front func(name, listens string) (string, error)) { c.front = front }
 
 func (c *cluster) Brokers() []setups.Broker {
 	c.mu.Lock()
@@ -216,6 +220,13 @@ func (c *cluster) prepare() (*broker, error) {
 	b := &broker{Broker: setups.Broker{Name: name, Kafka: at(0), Admin: at(1), Raft: at(2), Metrics: at(3), LogFile: filepath.Join(home, "log")}}
 	b.args = []string{"broker", "--data-dir", filepath.Join(c.dir, home, "data"), "--broker-addr", b.Kafka, "--admin-addr", b.Admin,
 		"--raft-addr", b.Raft, "--prom-exporter", b.Metrics}
+	if c.front != nil {
+		advertised, err := c.front(name, b.Raft)
+		if err != nil {
+			return nil, fmt.Errorf("stand in front of %s: %w", name, err)
+		}
+		b.args, b.Raft = append(b.args, "--advertised-raft-addr", advertised), advertised
+	}
 	c.brokers = append(c.brokers, b)
 	return b, nil
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/ister-mq/ister/admin/adminv1"
 	"github.com/ister-mq/ister/admin/client"
 	"github.com/ister-mq/ister/scenarios/internal/spec"
+	"github.com/ister-mq/ister/setups"
 )
 
 // lookEvery is the pace of looks at a cluster.
@@ -146,9 +147,16 @@ func addNode(ctx context.Context, env *Env, in addNodeInputs) (addNodeOutputs, e
 	if err != nil {
 		return addNodeOutputs{}, err
 	}
-	answer, err := admin.Cluster.AddNode(ctx, &adminv1.AddNodeRequest{NodeAddr: "http://" + in.Address})
+	// The controller calls the node, so it gets the address that brokers reach.
+	address := in.Address
+	for _, b := range env.Cluster.Brokers() {
+		if b.Admin == in.Address {
+			address = setups.AdminForBrokers(env.Cluster, b)
+		}
+	}
+	answer, err := admin.Cluster.AddNode(ctx, &adminv1.AddNodeRequest{NodeAddr: "http://" + address})
 	if err != nil {
-		return addNodeOutputs{}, fmt.Errorf("add the node at %s: %w", in.Address, err)
+		return addNodeOutputs{}, fmt.Errorf("add the node at %s: %w", address, err)
 	}
 	for _, b := range env.Cluster.Brokers() {
 		if b.Admin == in.Address {

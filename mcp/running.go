@@ -297,12 +297,16 @@ func waitScenario(ctx context.Context, s *Server, in input) (*answer, error) {
 	defer ticker.Stop()
 	var offset int64
 	var asked time.Time
+	var final *runSummary // how it ended, by its runner being gone
 	for over := false; ; {
 		// The record is read before the events: what it calls ended has written them.
 		if record, err = loadRun(dir); err != nil {
 			return nil, err
 		}
 		w.out.Verdict, w.out.Ended = record.Verdict, record.Verdict != verdictRunning
+		if !w.out.Ended && final != nil {
+			w.out.Verdict, w.out.Ended = final.Verdict, true
+		}
 		news, next, err := events(dir, offset)
 		if err != nil {
 			return nil, err
@@ -313,12 +317,16 @@ func waitScenario(ctx context.Context, s *Server, in input) (*answer, error) {
 				break
 			}
 		}
-		if !w.out.Ended && time.Since(asked) > liveEvery {
+		if !w.out.Ended && !w.out.More && time.Since(asked) > liveEvery {
 			info, err := s.runInfoOf(ctx, record.ID)
 			if err != nil {
 				return nil, err
 			}
-			asked, w.out.Verdict, w.out.Ended = time.Now(), summaryOf(info).Verdict, summaryOf(info).Ended
+			asked = time.Now()
+			if seen := summaryOf(info); seen.Ended {
+				final = &seen
+				continue // once more, for what was written until then
+			}
 		}
 		if over || w.out.More || w.out.Ended || w.reason {
 			return w.answer(), nil

@@ -16,6 +16,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // cluster is three broker processes that this program owns.
@@ -160,7 +161,8 @@ func (c *cluster) admins() []string {
 	return out
 }
 
-// createTopic makes a reliable topic and waits until all its partitions lead.
+// createTopic makes a reliable topic and waits until every broker knows a leader
+// of each partition.
 func (c *cluster) createTopic(ctx context.Context, name string, partitions int32) error {
 	cl, err := kgo.NewClient(kgo.SeedBrokers(c.seeds()...))
 	if err != nil {
@@ -171,22 +173,34 @@ func (c *cluster) createTopic(ctx context.Context, name string, partitions int32
 	if _, err := adm.CreateTopic(ctx, partitions, -1, nil, name); err != nil {
 		return fmt.Errorf("create topic %s: %w", name, err)
 	}
-	for {
-		meta, err := adm.Metadata(ctx, name)
-		if err == nil && int32(len(meta.Topics[name].Partitions)) == partitions && allLead(meta.Topics[name]) {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("topic %s: %w", name, ctx.Err())
-		case <-time.After(20 * time.Millisecond):
+	for _, broker := range cl.SeedBrokers() {
+		for !knowsLeaders(ctx, broker, name, partitions) {
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("topic %s: %w", name, ctx.Err())
+			case <-time.After(20 * time.Millisecond):
+			}
 		}
 	}
+	return nil
 }
 
-func allLead(t kadm.TopicDetail) bool {
-	for _, p := range t.Partitions {
-		if p.Leader < 0 || p.Err != nil {
+// knowsLeaders reports whether this broker names a leader of every partition.
+func knowsLeaders(ctx context.Context, broker *kgo.Broker, topic string, partitions int32) bool {
+	req := kmsg.NewPtrMetadataRequest()
+	t := kmsg.NewMetadataRequestTopic()
+	t.Topic = kmsg.StringPtr(topic)
+	req.Topics = append(req.Topics, t)
+	resp, err := broker.Request(ctx, req)
+	if err != nil {
+		return false
+	}
+	got := resp.(*kmsg.MetadataResponse)
+	if len(got.Topics) != 1 || int32(len(got.Topics[0].Partitions)) != partitions {
+		return false
+	}
+	for _, p := range got.Topics[0].Partitions {
+		if p.Leader < 0 || p.ErrorCode != 0 {
 			return false
 		}
 	}

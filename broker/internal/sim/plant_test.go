@@ -4,9 +4,6 @@ package sim
 
 import "testing"
 
-// planted: one of the planted bugs is compiled in.
-const planted = true
-
 // plantSeeds is within how many seeds a planted bug must be caught.
 const plantSeeds = 100
 

@@ -145,6 +145,13 @@ type place struct {
 	offset int64
 }
 
+// later reports that a record was acknowledged after the read began and lies
+// beyond what it set out to read: the read says nothing of it.
+func (j *judge) later(s *history.Send) bool {
+	mark, read := j.marks[s.Slot]
+	return s.Return > j.read.Begin && !(read && s.Offset < mark.HighWatermark)
+}
+
 // acknowledged checks that each acknowledged send is where the ack said. A send
 // acknowledged before the read began must be there; one acknowledged later only
 // when its offset is below the end of the read.
@@ -164,7 +171,7 @@ func (j *judge) acknowledged(copies map[string][]*history.Receive) {
 		if read && s.Offset < mark.From {
 			continue // retention took it
 		}
-		if s.Return > j.read.Begin && !(read && s.Offset < mark.HighWatermark) {
+		if j.later(s) {
 			continue
 		}
 		places := copies[uid]

@@ -144,6 +144,10 @@ func (j *judge) index() {
 	j.sends = map[string]*history.Send{}
 	j.marks = map[history.Slot]history.Mark{}
 	j.log = map[history.Slot][]*history.Receive{}
+	for _, m := range j.read.Marks {
+		j.marks[m.Slot] = m
+		j.slots = append(j.slots, m.Slot)
+	}
 	for i := range j.h.Sends {
 		s := &j.h.Sends[i]
 		if s.Call > j.read.End {
@@ -153,16 +157,14 @@ func (j *judge) index() {
 		j.v.Sent++
 		switch s.Outcome {
 		case history.OK:
-			j.v.Acked++
+			if !j.later(s) {
+				j.v.Acked++
+			}
 		case history.Failed:
 			j.v.Failed++
 		default:
 			j.v.Unknown++
 		}
-	}
-	for _, m := range j.read.Marks {
-		j.marks[m.Slot] = m
-		j.slots = append(j.slots, m.Slot)
 	}
 	for i := range j.read.Records {
 		r := &j.read.Records[i]

@@ -11,6 +11,5 @@
 //	process.go  the setup and its cluster
 //	binary.go   finding or building the ister binary
 //	ledger.go   what was started, also for a later `clean`
-//	ports.go    free ports
 //	wait_linux.go, wait_other.go  an end without reaping
 package process

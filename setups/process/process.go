@@ -30,8 +30,8 @@ func (Setup) Name() string { return "process" }
 func (Setup) Check(context.Context) []setups.Finding {
 	findings := []setups.Finding{{Code: "OPERATING_SYSTEM", OK: runtime.GOOS != "windows", Fatal: runtime.GOOS == "windows",
 		Message: runtime.GOOS + "/" + runtime.GOARCH, Remedy: "process groups need a Unix system"}}
-	ports := setups.Finding{Code: "FREE_PORTS", OK: true, Message: fmt.Sprintf("ports can be taken between %d and %d", portLow, portHigh)}
-	if _, err := freePorts(16); err != nil {
+	ports := setups.Finding{Code: "FREE_PORTS", OK: true, Message: fmt.Sprintf("ports can be taken between %d and %d", setups.PortLow, setups.PortHigh)}
+	if _, err := setups.FreePorts(16); err != nil {
 		ports = setups.Finding{Code: "FREE_PORTS", Fatal: true, Message: err.Error(), Remedy: "end what listens on those ports"}
 	}
 	return append(findings, ports, checkBinary())
@@ -202,7 +202,7 @@ func tail(path string, n int) string {
 
 // prepare gives the next broker its name, ports and directory.
 func (c *cluster) prepare() (*broker, error) {
-	ports, err := freePorts(4)
+	ports, err := setups.FreePorts(4)
 	if err != nil {
 		return nil, err
 	}

@@ -230,13 +230,13 @@ func TestLedgerEndsOnlyWhatItRecorded(t *testing.T) {
 }
 
 func TestFreePortsAreDistinctAndBelowTheEphemeralRange(t *testing.T) {
-	ports, err := freePorts(40)
+	ports, err := setups.FreePorts(40)
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[int]bool{}
 	for _, p := range ports {
-		if seen[p] || p < portLow || p >= portHigh {
+		if seen[p] || p < setups.PortLow || p >= setups.PortHigh {
 			t.Errorf("port %d", p)
 		}
 		seen[p] = true

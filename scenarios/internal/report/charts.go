@@ -160,7 +160,7 @@ func timeline(r *Run) template.HTML {
 		}
 		y := 18 * i
 		fmt.Fprintf(&b, `<text x="154" y="%d" text-anchor="end">%s</text><rect class="%s" x="%.1f" y="%d" width="%.1f" height="11"><title>%s</title></rect><text x="%.1f" y="%d">%.1f s</text>`,
-			y+12, html.EscapeString(s.Stage[:min(8, len(s.Stage))]+"/"+s.ID), class, x, y+3, width, html.EscapeString(s.Title+": "+s.Note()), x+width+4, y+12, float64(s.TookMS)/1000)
+			y+12, html.EscapeString(s.Stage[:min(8, len(s.Stage))]+"/"+s.ID), class, x, y+3, width, html.EscapeString(s.Title+": "+s.Note), x+width+4, y+12, float64(s.TookMS)/1000)
 	}
 	b.WriteString("</svg>")
 	return template.HTML(b.String())

@@ -132,8 +132,8 @@ func Markdown(r *Run) string {
 	for i := range r.Steps {
 		s := &r.Steps[i]
 		result := string(s.Status)
-		if note := s.Note(); note != "" {
-			result += ": " + note
+		if s.Note != "" {
+			result += ": " + s.Note
 		}
 		if s.Error != "" {
 			result += ": " + firstLine(s.Error)

@@ -30,8 +30,8 @@ func sample() *Run {
 			{Aspect: "one", ID: "in_flight", Title: "sends were in flight", Guard: true, Metric: "during.in_flight", Op: ">=", Expected: "1", Observed: "0", Status: CheckFail},
 		},
 		Steps: []Step{
-			{ID: "start", Stage: "setup", Use: "cluster.start", Title: "Start 3 brokers", Status: StepOK, TookMS: 1234, Attempts: 1, Outputs: map[string]any{"names": []any{"b1", "b2", "b3"}}},
-			{ID: "balance", Stage: "one", Use: "brokers.balance", Title: "Read the balance", Status: StepOK, TookMS: 40, Attempts: 3, Outputs: map[string]any{"vector": "b1 4, b2 3, b3 3, b4 2"}},
+			{ID: "start", Stage: "setup", Use: "cluster.start", Title: "Start 3 brokers", Status: StepOK, TookMS: 1234, Attempts: 1, Note: "b1 b2 b3", Outputs: map[string]any{"names": []any{"b1", "b2", "b3"}}},
+			{ID: "balance", Stage: "one", Use: "brokers.balance", Title: "Read the balance", Status: StepOK, TookMS: 40, Attempts: 3, Note: "b1 4, b2 3, b3 3, b4 2", Outputs: map[string]any{"vector": "b1 4, b2 3, b3 3, b4 2"}},
 			{ID: "verify", Stage: "two", Use: "load.verify", Title: "Read everything", Status: StepFailed, TookMS: 60000, Attempts: 1, Error: "read of load steady: 3 partitions are not read to their high watermark: context deadline exceeded (the step's timeout of 1m0s has passed)"},
 		},
 		Failures: []Failure{{Message: "criterion two/gap: longest produce gap, ms", Expected: "during.gap < 2000", Observed: "3120.4", Evidence: []string{"runs/x/events.ndjson", "runs/x/history.ndjson.gz"}, Repro: "scenario run sample --seed 7"}},

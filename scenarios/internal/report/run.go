@@ -88,6 +88,7 @@ type Step struct {
 	StartMS  int64          `json:"start_ms"`
 	TookMS   int64          `json:"took_ms"`
 	Attempts int            `json:"attempts"`
+	Note     string         `json:"note,omitempty"` // what it did, in a few words
 	Error    string         `json:"error,omitempty"`
 	Inputs   map[string]any `json:"inputs,omitempty"`
 	Outputs  map[string]any `json:"outputs,omitempty"`

@@ -7,8 +7,6 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
-
-	"github.com/ister-mq/ister/scenarios/internal/spec"
 )
 
 // Width is the widest line that is written on purpose.
@@ -101,39 +99,10 @@ func (t *Terminal) stepEnded(s *Step) {
 		return
 	}
 	text := s.Title
-	if note := s.Note(); note != "" {
-		text += t.paint(dim, ": "+clip(note, max(10, Width-18-utf8.RuneCountInString(s.Title))))
+	if s.Note != "" {
+		text += t.paint(dim, ": "+clip(s.Note, max(10, Width-18-utf8.RuneCountInString(s.Title))))
 	}
 	t.line("  %s   %s  %s", t.paint(green, "ok"), took, text)
-}
-
-// notes are the outputs worth a word in the line of a step, by verb.
-var notes = map[string][]string{
-	"cluster.start": {"names"}, "cluster.add_node": {"node_id", "role"}, "cluster.promote": {"voters"}, "cluster.transfer": {"from", "to"},
-	"cluster.remove": {"voters", "was_controller"}, "cluster.status": {"voters", "active", "under_replicated"}, "broker.start": {"name"},
-	"broker.restart": {"serves", "exit_code"}, "broker.activate": {"state"}, "broker.unload": {"certificate"}, "broker.stop": {"exit_code"},
-	"brokers.rebalance": {"state", "replica_moves", "leader_moves"}, "brokers.balance": {"vector"}, "topic.create": {"count"},
-	"topic.list": {"count", "with_leader", "under_replicated"}, "topic.move": {"summary"}, "topic.describe": {"leader", "replicas", "isr"},
-	"load.wait": {"acked", "sent"}, "load.stop": {"acked", "sent"}, "load.verify": {"acked", "in_log", "violations"},
-	"load.during": {"in_flight", "produce_gap_ms"}, "chaos.kill": {"rounds", "worst_unavailability_ms"}, "capture.state": {"directory"},
-}
-
-// Note is a short summary of a step's outputs.
-func (s *Step) Note() string {
-	var parts []string
-	for _, name := range notes[s.Use] {
-		value, ok := s.Outputs[name]
-		if !ok {
-			continue
-		}
-		switch name {
-		case "certificate", "summary", "vector", "names", "directory", "name", "state":
-			parts = append(parts, spec.Format(value))
-		default:
-			parts = append(parts, strings.ReplaceAll(name, "_", " ")+" "+spec.Format(value))
-		}
-	}
-	return strings.Join(parts, ", ")
 }
 
 func clip(text string, width int) string {

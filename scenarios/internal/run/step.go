@@ -41,7 +41,7 @@ func (e *engine) step(ctx context.Context, stage string, s *spec.Step) error {
 	}
 	if out != nil {
 		e.values[s.ID] = out
-		record.Outputs = plain(out)
+		record.Outputs, record.Note = plain(out), v.Note(out)
 	}
 	if err != nil {
 		record.Status, record.Error = report.StepFailed, err.Error()

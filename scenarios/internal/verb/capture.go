@@ -22,6 +22,7 @@ func init() {
 	define(meta{
 		name: "capture.state", risk: spec.ReadOnly, doc: "Write the cluster's status, members, brokers, topics and operations into the run's directory, for a look afterwards.",
 		command: "ister admin cluster status --output json",
+		note:    "{directory}",
 	}, captureState, nil)
 }
 

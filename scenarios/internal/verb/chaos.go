@@ -35,6 +35,7 @@ func init() {
 	define(meta{
 		name: "chaos.kill", risk: spec.Destructive, doc: "Kill a broker under load, see that writing goes on, restart it, wait until everything is in sync; again and again. The seed picks leader, controller or follower.",
 		command: "kill -KILL <pid>; <restart it>; ister admin cluster status",
+		note:    "rounds {rounds}, worst unavailability ms {worst_unavailability_ms}",
 	}, chaosKill, nil)
 }
 

@@ -101,16 +101,20 @@ func init() {
 	}, loadRelease, nil)
 	define(meta{
 		name: "load.wait", risk: spec.ReadOnly, doc: "Wait until records are acknowledged.", command: "<wait for the producer>",
+		note: "acked {acked}, sent {sent}",
 	}, loadWait, nil)
 	define(meta{
 		name: "load.stop", risk: spec.Additive, doc: "Stop sending and wait for the outstanding answers.", command: "<stop the producer>",
+		note: "acked {acked}, sent {sent}",
 	}, loadStop, nil)
 	define(meta{
 		name: "load.verify", risk: spec.ReadOnly, doc: "Read everything with a fresh reader, to the high watermark of every partition, and judge the whole history. A load that runs goes on.",
 		command: "<read every topic from the beginning and compare>",
+		note:    "acked {acked}, in log {in_log}, violations {violations}",
 	}, loadVerify, nil)
 	define(meta{
 		name: "load.during", risk: spec.ReadOnly, doc: "How the load fared while a step disturbed the cluster.", command: "<look at the producer's log>",
+		note: "in flight {in_flight}, produce gap ms {produce_gap_ms}",
 	}, loadDuring, nil)
 }
 

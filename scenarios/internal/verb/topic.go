@@ -77,16 +77,20 @@ func init() {
 	define(meta{
 		name: "topic.create", risk: spec.Additive, doc: "Create topics.",
 		command: "ister admin topics create {name} --dispatch-strategy {dispatch}[ --partitions {partitions}][ --replication-factor {replication_factor}]",
+		note:    "count {count}",
 	}, topicCreate, nil)
 	define(meta{
 		name: "topic.list", risk: spec.ReadOnly, doc: "List topics, and count partitions without a leader.", command: "ister admin topics list --namespace {namespace}",
+		note: "count {count}, with leader {with_leader}, under replicated {under_replicated}",
 	}, topicList, nil)
 	define(meta{
 		name: "topic.describe", risk: spec.ReadOnly, doc: "Where a topic's first partition is.", command: "ister admin topics describe {name}",
+		note: "leader {leader}, replicas {replicas}, isr {isr}",
 	}, topicDescribe, nil)
 	define(meta{
 		name: "topic.move", risk: spec.Disruptive, disturbs: true, doc: "Hand a topic's leaders to another broker, or relocate a copy to it as well, and wait for the operation.",
 		command: "ister admin topics move {name}[ --to {to}][ --replicas?replicas] --wait",
+		note:    "{summary}",
 	}, topicMove, nil)
 }
 

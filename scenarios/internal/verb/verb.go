@@ -3,6 +3,7 @@ package verb
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"sort"
 	"strings"
 
@@ -15,6 +16,8 @@ type Verb struct {
 	// Command is the equivalent for a person, with {input} for inputs and [ ] for
 	// parts that need an input which is given.
 	Command string
+	// note is what is worth a word when it is done; see meta.
+	note string
 	// Disturbs: the step is recorded in the history as a disturbance.
 	Disturbs bool
 
@@ -56,8 +59,11 @@ func Lookup(name string) (*Verb, bool) {
 // meta is what define is told besides the functions.
 type meta struct {
 	name, doc, command string
-	risk               spec.Risk
-	disturbs           bool
+	// note is the summary of a step that was done, with {output} for outputs. Its
+	// parts are separated by commas; a part whose output is not set is left out.
+	note     string
+	risk     spec.Risk
+	disturbs bool
 }
 
 // define registers a verb. poll, when not nil, re-reads what run returned
@@ -70,7 +76,12 @@ func define[In, Out any](m meta, run func(context.Context, *Env, In) (Out, error
 	var out Out
 	v := &Verb{
 		Signature: spec.Signature{Name: m.name, Doc: m.doc, Risk: m.risk, Inputs: spec.TypeOf(in), Outputs: spec.TypeOf(out), Pollable: m.risk == spec.ReadOnly || poll != nil},
-		Command:   m.command, Disturbs: m.disturbs,
+		Command:   m.command, note: m.note, Disturbs: m.disturbs,
+	}
+	for _, name := range outputsOf(m.note) {
+		if _, ok := v.Outputs.Field(name); !ok {
+			panic("verb: the note of " + m.name + " names " + name + ", which is no output of it")
+		}
 	}
 	v.run = func(ctx context.Context, env *Env, with map[string]any) (any, error) {
 		var in In
@@ -150,7 +161,35 @@ func outputs(out any) map[string]any {
 	return object
 }
 
-// Command renders the equivalent command. value gives the text of an input and
+var noteOutput = regexp.MustCompile(`\{(\w+)\}`)
+
+// outputsOf lists the outputs that a note names.
+func outputsOf(note string) []string {
+	var names []string
+	for _, m := range noteOutput.FindAllStringSubmatch(note, -1) {
+		names = append(names, m[1])
+	}
+	return names
+}
+
+// Note is a short summary of what the verb returned.
+func (v *Verb) Note(outputs map[string]any) string {
+	var parts []string
+	for _, part := range strings.Split(v.note, ", ") {
+		missing := false
+		text := noteOutput.ReplaceAllStringFunc(part, func(named string) string {
+			value, ok := outputs[strings.Trim(named, "{}")]
+			missing = missing || !ok
+			return spec.Format(value)
+		})
+		if !missing && text != "" {
+			parts = append(parts, text)
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// CommandLine renders the equivalent command. value gives the text of an input and
 // whether it is given.
 func (v *Verb) CommandLine(value func(name string) (string, bool)) string {
 	return renderCommand(v.Command, value)

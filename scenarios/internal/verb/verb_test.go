@@ -64,3 +64,19 @@ func TestCallsCheckTheirInputs(t *testing.T) {
 		t.Errorf("%+v, %v", call, err)
 	}
 }
+
+func TestNoteLeavesOutWhatIsNotSet(t *testing.T) {
+	v, _ := Lookup("brokers.rebalance")
+	for _, c := range []struct {
+		outputs map[string]any
+		want    string
+	}{
+		{map[string]any{"state": "done", "replica_moves": int64(3), "leader_moves": int64(0)}, "done, replica moves 3, leader moves 0"},
+		{map[string]any{"replica_moves": int64(3)}, "replica moves 3"},
+		{nil, ""},
+	} {
+		if got := v.Note(c.outputs); got != c.want {
+			t.Errorf("%v: %q, want %q", c.outputs, got, c.want)
+		}
+	}
+}

@@ -44,25 +44,54 @@ func ask[Req, Resp any](p *Plane, ctx context.Context, v verb[Req, Resp], req Re
 	ctx, cancel := withTimeout(ctx, askTimeout)
 	defer cancel()
 	var none Resp
+	var tried attempts
 	for {
 		changed := p.controllers.C()
 		resp, err := askOnce(p, ctx, v, req)
-		switch {
-		case err == nil:
+		if err == nil {
 			return resp, nil
-		case errors.Is(err, errNoController), refusal.Is(err, refusal.NotController), unsent(err):
-			// Certainly not carried out: look again.
-		case refusal.As(err) != nil && !refusal.Is(err, refusal.OutcomeUnknown):
-			return none, refusal.As(err)
-		case !unknown(err):
-			return none, err
-		case !v.repeatable(&req):
-			return none, refusal.New(refusal.OutcomeUnknown, v.name, fmt.Sprintf("it is unknown whether %s was carried out: %v", v.name, err), "look at the present state before you repeat it")
+		}
+		if final := tried.failed(err, v.name, func() bool { return v.repeatable(&req) }); final != nil {
+			return none, final
 		}
 		if !p.waitController(ctx, changed) {
-			return none, noController(err)
+			return none, tried.gaveUp(err)
 		}
 	}
+}
+
+// attempts is what is known of a request after its attempts so far.
+type attempts struct {
+	// doubt is the first failure after which the request may have been carried
+	// out. A later attempt that certainly was not does not undo it.
+	doubt error
+}
+
+// failed judges one more failure: nil when the request is to be tried again,
+// else the answer.
+func (a *attempts) failed(err error, name string, repeatable func() bool) error {
+	switch {
+	case errors.Is(err, errNoController), refusal.Is(err, refusal.NotController), unsent(err):
+		return nil // certainly not carried out: look again
+	case refusal.As(err) != nil && !refusal.Is(err, refusal.OutcomeUnknown):
+		return refusal.As(err)
+	case !unknown(err):
+		return err
+	case !repeatable():
+		return refusal.New(refusal.OutcomeUnknown, name, fmt.Sprintf("it is unknown whether %s was carried out: %v", name, err), "look at the present state before you repeat it")
+	}
+	if a.doubt == nil {
+		a.doubt = err
+	}
+	return nil
+}
+
+// gaveUp is the answer when there is no time for another attempt.
+func (a *attempts) gaveUp(last error) error {
+	if a.doubt != nil {
+		return refusal.New(refusal.OutcomeUnknown, "", fmt.Sprintf("it is unknown whether the request was carried out: %v; then %v", a.doubt, last), "look at the present state before you repeat it")
+	}
+	return refusal.New(refusal.NoController, "", fmt.Sprintf("no controller answered in time (%v)", last), "check that a majority of the voters is up, and retry")
 }
 
 // unknown reports a failure after which the request may have been carried out.
@@ -82,13 +111,6 @@ func unsent(err error) bool {
 }
 
 var errNoController = errors.New("no controller is known")
-
-func noController(last error) error {
-	if unknown(last) {
-		return refusal.New(refusal.OutcomeUnknown, "", fmt.Sprintf("it is unknown whether the request was carried out: %v", last), "look at the present state before you repeat it")
-	}
-	return refusal.New(refusal.NoController, "", fmt.Sprintf("no controller answered in time (%v)", last), "check that a majority of the voters is up, and retry")
-}
 
 // waitController waits for a change of controller or a moment.
 func (p *Plane) waitController(ctx context.Context, changed <-chan struct{}) bool {
@@ -297,6 +319,7 @@ func repeatable(cmd metadata.Command) bool {
 func (p *Plane) Propose(ctx context.Context, cmd metadata.Command) (any, error) {
 	ctx, cancel := withTimeout(ctx, askTimeout)
 	defer cancel()
+	var own attempts
 	if o := p.office.Load(); o != nil {
 		out := o.submit(ctx, cmd)
 		// Not written for certain, or harmless to repeat: ask the next controller.
@@ -304,12 +327,18 @@ func (p *Plane) Propose(ctx context.Context, cmd metadata.Command) (any, error) 
 		if !again {
 			return out.result, out.err
 		}
+		if unknown(out.err) {
+			own.doubt = out.err
+		}
 	}
 	body, err := metadata.EncodeCommand(cmd)
 	if err != nil {
 		return nil, err
 	}
 	answer, err := ask(p, ctx, verbPropose, proposal{Command: body})
+	if refusal.Is(err, refusal.NoController) {
+		return nil, own.gaveUp(err)
+	}
 	if err != nil {
 		return nil, err
 	}

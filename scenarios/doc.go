@@ -10,6 +10,7 @@
 //	embed.go     the shipped scenarios, and finding one by name or path
 //	command.go   the command tree, flags, exit codes
 //	running.go   run, stop, clean, runs
+//	interrupts.go  signals
 //	detached.go  supervisors, watch
 //	pausing.go   step, resume, runs that pause
 //	reading.go   list, show, plan, report, doctor, verify

@@ -246,7 +246,7 @@ func (c *common) reportCommand() *cobra.Command {
 			case "json":
 				return printJSON(out, r)
 			case "html":
-				h, err := history.Load(filepath.Join(dir, "history.ndjson.gz"))
+				h, err := history.Load(filepath.Join(dir, run.HistoryFile))
 				if err != nil {
 					return environment(err)
 				}
@@ -395,7 +395,7 @@ func (c *common) verify(out io.Writer, name string) error {
 	if err != nil {
 		return &usageError{err: err}
 	}
-	h, err := history.Load(filepath.Join(dir, "history.ndjson.gz"))
+	h, err := history.Load(filepath.Join(dir, run.HistoryFile))
 	if err != nil {
 		return &exitError{code: report.ExitEnvironment, err: err}
 	}
@@ -411,6 +411,9 @@ func (c *common) verify(out io.Writer, name string) error {
 	violations := 0
 	if !c.json() {
 		fmt.Fprintf(out, "%d sends, %d deliveries, %d disturbances, %d complete reads\n", len(h.Sends), len(h.Receives), len(h.Disturbances), len(h.Reads))
+		if h.Partial {
+			fmt.Fprintln(out, "the history is partial: its runner ended before the run did")
+		}
 	}
 	for _, v := range verdicts {
 		violations += v.Violations()
@@ -432,6 +435,8 @@ func (c *common) verify(out io.Writer, name string) error {
 		return &exitError{code: report.ExitFail, err: fmt.Errorf("%d violations", violations), silent: c.json()}
 	case len(verdicts) == 0:
 		return &exitError{code: report.ExitInconclusive, err: errors.New("the history holds no complete read: nothing can be judged")}
+	case h.Partial:
+		return &exitError{code: report.ExitInconclusive, err: errors.New("no violation in what there is of the history: that is no pass, since it is partial")}
 	}
 	return nil
 }

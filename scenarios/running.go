@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/signal"
 	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 	"time"
 
@@ -120,12 +118,10 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 	if f.supervisor {
 		begun = announce
 	}
-	// A closed terminal interrupts the run, and a reader of the output that went
-	// away must not end it before the cleanup.
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGHUP)
+	ctx, hurry, stop := interruptible(cmd.Context(), cmd.ErrOrStderr())
 	defer stop()
-	signal.Ignore(syscall.SIGPIPE)
 	options := run.Options{
+		Hurry:    hurry,
 		Scenario: s, Aspects: f.aspects, Params: params, Seed: f.seed, Setup: setup, Binary: f.binary, RunsDir: c.runsDir, Keep: keep, Deadline: f.timeout, Show: show, Begun: begun,
 		Pause: pause, PauseMax: f.pauseMax, From: f.from, Until: f.until, Reports: f.reports,
 	}

@@ -118,6 +118,9 @@ type Mark struct {
 
 // History is the whole record.
 type History struct {
+	// Partial: it was read from a journal, whose runner ended before the run did.
+	// A violation in it is one; that there is none says nothing.
+	Partial      bool
 	Sends        []Send
 	Receives     []Receive
 	Acks         []Ack
@@ -127,7 +130,7 @@ type History struct {
 
 // Of returns the part that belongs to one load; disturbances belong to all.
 func (h *History) Of(load string) *History {
-	out := &History{Disturbances: h.Disturbances}
+	out := &History{Partial: h.Partial, Disturbances: h.Disturbances}
 	for _, s := range h.Sends {
 		if s.Load == load {
 			out.Sends = append(out.Sends, s)

@@ -60,11 +60,12 @@ func TestDecodeRefusesWhatIsNoWholeHistory(t *testing.T) {
 		"not gzip":             {[]byte("hello"), "not a gzip file"},
 		"cut off":              {whole.Bytes()[:whole.Len()-20], "the file is cut off in line"},
 		"empty":                {packed(""), "the file is empty"},
-		"newer":                {packed(`{"format":2}`), "history format 2: this build reads format 1"},
+		"newer":                {packed(`{"format":3}`), "history format 3: this build reads formats 1 to 2"},
 		"no format":            {packed(`{"send":{}}`), "history format 0"},
 		"not JSON":             {packed("{\"format\":1}\nhello\n"), "line 2"},
 		"unknown entry":        {packed("{\"format\":1}\n{\"dance\":{}}\n"), "unknown kind"},
 		"record without read":  {packed("{\"format\":1}\n{\"read_record\":{}}\n"), "a read record without its read"},
+		"takes no place":       {packed("{\"format\":2}\n{\"again\":0,\"send\":{}}\n"), "it takes the place of entry 0, which there is not"},
 		"line beyond all size": {packed("{\"format\":1}\n" + strings.Repeat("x", lineBytesMax+1)), "token too long"},
 	} {
 		if _, err := Decode(bytes.NewReader(c.data)); err == nil || !strings.Contains(err.Error(), c.want) {

@@ -13,7 +13,14 @@ type Recorder struct {
 	h     History // guarded by mu
 	waits []wait  // guarded by mu
 	acked map[string]int64
+
+	// For a journal: which entries ended since it looked last.
+	journaled bool  // guarded by mu
+	ended     ended // guarded by mu
 }
+
+// ended are handles of sends and disturbances.
+type ended struct{ sends, disturbances []int }
 
 type wait struct {
 	load  string
@@ -56,6 +63,9 @@ func (r *Recorder) EndSend(handle int, outcome Outcome, partition int32, offset 
 	}
 	if err != nil {
 		s.Error = err.Error()
+	}
+	if r.journaled {
+		r.ended.sends = append(r.ended.sends, handle)
 	}
 }
 
@@ -110,6 +120,9 @@ func (r *Recorder) EndDisturbance(handle int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.h.Disturbances[handle].End = now
+	if r.journaled {
+		r.ended.disturbances = append(r.ended.disturbances, handle)
+	}
 }
 
 // Read records a complete read.
@@ -130,4 +143,50 @@ func (r *Recorder) Snapshot() *History {
 		Disturbances: append([]Disturbance(nil), r.h.Disturbances...),
 		Reads:        append([]Read(nil), r.h.Reads...),
 	}
+}
+
+// endings are entries that ended after they were given out by since, and where
+// they are.
+type endings struct {
+	sends []struct {
+		at int
+		Send
+	}
+	disturbances []struct {
+		at int
+		Disturbance
+	}
+}
+
+// since copies what came after an extent, and what in it ended since the last
+// call; next is the extent of now.
+func (r *Recorder) since(from extent) (news History, next extent, old endings) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	h := &r.h
+	news = History{
+		Sends:        append([]Send(nil), h.Sends[from.sends:]...),
+		Receives:     append([]Receive(nil), h.Receives[from.receives:]...),
+		Acks:         append([]Ack(nil), h.Acks[from.acks:]...),
+		Disturbances: append([]Disturbance(nil), h.Disturbances[from.disturbances:]...),
+		Reads:        append([]Read(nil), h.Reads[from.reads:]...),
+	}
+	for _, at := range r.ended.sends {
+		if at < from.sends {
+			old.sends = append(old.sends, struct {
+				at int
+				Send
+			}{at, h.Sends[at]})
+		}
+	}
+	for _, at := range r.ended.disturbances {
+		if at < from.disturbances {
+			old.disturbances = append(old.disturbances, struct {
+				at int
+				Disturbance
+			}{at, h.Disturbances[at]})
+		}
+	}
+	r.ended = ended{}
+	return news, extent{len(h.Sends), len(h.Receives), len(h.Acks), len(h.Disturbances), len(h.Reads)}, old
 }

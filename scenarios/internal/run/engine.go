@@ -50,6 +50,9 @@ type Options struct {
 	Reports  []string      // of Formats; nil: all
 	// Begun is called once the run has its id and directory, and can be followed.
 	Begun func(id, dir string)
+	// Hurry, when it is closed, ends the cleanup's waiting: what is left of always
+	// is given up, and brokers are killed. nil: never.
+	Hurry <-chan struct{}
 }
 
 // The bounds of what happens after the steps.
@@ -66,6 +69,7 @@ type engine struct {
 	start   time.Time
 	log     *report.EventLog
 	env     *verb.Env
+	journal *history.Journal
 	values  spec.Values
 	failed  bool // a step failed
 	envErr  bool // it was the environment
@@ -78,6 +82,8 @@ type engine struct {
 	retried bool     // a step that failed was done again
 	cut     bool     // ended after options.Until
 	ended   error    // why a pause ended the run
+
+	unwritten error // why the history is not whole
 }
 
 // Execute runs a scenario. The error is for runs that could not even begin; from
@@ -108,7 +114,7 @@ func Execute(ctx context.Context, options Options) (*report.Run, error) {
 		judged = report.Inconclusive
 	}
 	e.aftermath(ctx, judged)
-	return e.record, e.finish(judged)
+	return e.record, e.finish(ctx, judged)
 }
 
 // begin makes the directory and the record.
@@ -226,16 +232,25 @@ func (e *engine) prepare(ctx context.Context) bool {
 		Say: func(text string) { e.log.Add(report.Event{Kind: report.StepSays, Text: text}) },
 	})
 	if err != nil {
-		e.failed, e.envErr = true, true
-		e.record.Failures = append(e.record.Failures, report.Failure{Message: "setup " + e.options.Setup.Name() + ": " + err.Error(), Evidence: []string{filepath.Join(e.dir, "events.ndjson")}, Repro: e.record.Repro})
-		return false
+		return e.unfit(fmt.Errorf("setup %s: %w", e.options.Setup.Name(), err))
 	}
 	e.record.Versions["broker"], e.record.Versions["broker_sha256"] = cluster.Binary()
+	recorder := history.NewRecorder()
+	if e.journal, err = recorder.Journal(filepath.Join(e.dir, HistoryFile)); err != nil {
+		return e.unfit(err)
+	}
 	e.env = &verb.Env{
-		RunID: e.record.ID, Seed: e.options.Seed, Dir: e.dir, Brokers: s.Brokers, Cluster: cluster, Recorder: history.NewRecorder(),
+		RunID: e.record.ID, Seed: e.options.Seed, Dir: e.dir, Brokers: s.Brokers, Cluster: cluster, Recorder: recorder,
 		Say: func(text string) { e.log.Add(report.Event{Kind: report.StepSays, Text: text}) },
 	}
 	return true
+}
+
+// unfit notes that the environment cannot run this.
+func (e *engine) unfit(err error) bool {
+	e.failed, e.envErr = true, true
+	e.record.Failures = append(e.record.Failures, report.Failure{Message: err.Error(), Evidence: []string{filepath.Join(e.dir, EventsFile)}, Repro: e.record.Repro})
+	return false
 }
 
 // steps runs setup and stages, and judges each aspect when its steps are done.
@@ -327,7 +342,12 @@ func (e *engine) aftermath(ctx context.Context, judged report.Verdict) {
 	if e.env == nil {
 		return
 	}
-	detached := context.WithoutCancel(ctx)
+	detached, enough := context.WithCancel(context.WithoutCancel(ctx))
+	defer enough()
+	if e.options.Hurry != nil {
+		stop := onClosed(e.options.Hurry, enough)
+		defer stop()
+	}
 	if judged != report.Pass && judged != report.Interrupted && len(s.OnFailure) > 0 {
 		e.after(detached, "on_failure", s.OnFailure)
 	}
@@ -335,9 +355,7 @@ func (e *engine) aftermath(ctx context.Context, judged report.Verdict) {
 		e.after(detached, "always", s.Always)
 	}
 	e.env.Close()
-	if err := history.Save(filepath.Join(e.dir, "history.ndjson.gz"), e.env.Recorder.Snapshot()); err != nil {
-		e.record.Leftovers = append(e.record.Leftovers, err.Error())
-	}
+	e.unwritten = e.journal.Close()
 	keep := e.options.Keep == KeepAlways || e.options.Keep == KeepOnFailure && judged != report.Pass
 	if keep && judged != report.Interrupted {
 		e.record.Kept = true
@@ -354,6 +372,19 @@ func (e *engine) aftermath(ctx context.Context, judged report.Verdict) {
 	}
 }
 
+// onClosed calls f once done is closed, unless stop was called before.
+func onClosed(done <-chan struct{}, f func()) (stop func()) {
+	over := make(chan struct{})
+	go func() {
+		select {
+		case <-done:
+			f()
+		case <-over:
+		}
+	}()
+	return func() { close(over) }
+}
+
 // after runs steps that must not change the verdict; each is tried whatever
 // became of the one before.
 func (e *engine) after(ctx context.Context, stage string, steps []*spec.Step) {
@@ -366,13 +397,16 @@ func (e *engine) after(ctx context.Context, stage string, steps []*spec.Step) {
 }
 
 // finish writes what is left of the evidence.
-func (e *engine) finish(judged report.Verdict) error {
+func (e *engine) finish(ctx context.Context, judged report.Verdict) error {
 	r := e.record
 	r.Verdict, r.EndedAt, r.TookMS = judged, time.Now().UTC(), time.Since(e.start).Milliseconds()
 	if judged == report.Interrupted {
 		message := "interrupted"
-		if errors.Is(e.ended, errExpired) {
+		switch cause := context.Cause(ctx); {
+		case errors.Is(e.ended, errExpired):
 			message = e.ended.Error()
+		case cause != nil && !errors.Is(cause, context.Canceled):
+			message = cause.Error()
 		}
 		r.Failures = []report.Failure{{Message: message, Evidence: e.evidence(), Repro: r.Repro}}
 	}
@@ -384,8 +418,8 @@ func (e *engine) finish(judged report.Verdict) error {
 	wanted := func(format string) bool {
 		return e.options.Reports == nil || slices.Contains(e.options.Reports, format)
 	}
-	var err error
-	if wanted("junit") {
+	err := e.unwritten
+	if wanted("junit") && err == nil {
 		files["junit.xml"], err = report.JUnit(r)
 	}
 	if wanted("md") {

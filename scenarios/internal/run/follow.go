@@ -18,6 +18,9 @@ import (
 // EventsFile is the list of a run's events, in its directory.
 const EventsFile = "events.ndjson"
 
+// HistoryFile is what clients saw, in a run's directory.
+const HistoryFile = "history.ndjson.gz"
+
 // followEvery is how often a run of another process is looked at.
 const followEvery = 50 * time.Millisecond
 

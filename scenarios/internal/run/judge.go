@@ -69,7 +69,7 @@ func (e *engine) blame(c report.Check) {
 	}
 	f := report.Failure{
 		Message: fmt.Sprintf("%s %s/%s: %s", what, c.Aspect, c.ID, c.Title), Expected: c.Metric + " " + c.Op + " " + c.Expected, Observed: c.Observed,
-		Evidence: []string{c.Evidence, filepath.Join(e.dir, "history.ndjson.gz")}, Repro: e.record.Repro,
+		Evidence: []string{c.Evidence, filepath.Join(e.dir, HistoryFile)}, Repro: e.record.Repro,
 	}
 	if c.Detail != "" {
 		f.Observed += " (" + c.Detail + ")"

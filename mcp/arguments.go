@@ -290,8 +290,9 @@ func (a argument) checkText(text string) string {
 	return ""
 }
 
-func abridge(text string) string {
-	const most = 120
+func abridge(text string) string { return abridgeTo(text, 120) }
+
+func abridgeTo(text string, most int) string {
 	if len(text) <= most {
 		return text
 	}

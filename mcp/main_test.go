@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"os"
+	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"slices"
@@ -48,10 +49,13 @@ const (
 // fakeRunner does what `scenario run` leaves: a record, events, a broker's log. It
 // waits for the file releaseFile, or for SIGTERM.
 func fakeRunner(args []string) int {
-	runsDir, scenario := "", args[1]
+	runsDir, scenario, id := "", args[1], ""
 	for i, a := range args {
-		if a == "--runs-dir" {
+		switch a {
+		case "--runs-dir":
 			runsDir = args[i+1]
+		case "--run-id":
+			id = args[i+1]
 		}
 		if strings.HasPrefix(a, "rounds=0") {
 			fmt.Fprintln(os.Stderr, "Error: --param: rounds: 0 is below the minimum 1")
@@ -60,11 +64,13 @@ func fakeRunner(args []string) int {
 	}
 	interrupted, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	id := time.Now().UTC().Format("20060102-150405") + "-" + scenario
-	for n := 2; os.Mkdir(filepath.Join(runsDir, id), 0o755) != nil; n++ {
-		id = fmt.Sprintf("%s-%d", strings.TrimRight(id, "-0123456789"), n)
-	}
 	dir := filepath.Join(runsDir, id)
+	if i := slices.Index(args, "--detach"); i >= 0 {
+		return detachFake(dir, slices.Delete(args, i, i+1))
+	}
+	if os.Mkdir(dir, 0o755) != nil {
+		return 2
+	}
 	record := map[string]any{
 		"schema_version": 1, "run_id": id, "scenario": scenario, "title": "fake", "aspects": []string{"kill"}, "setup": "process", "verdict": "running", "seed": 7,
 		"started_at": time.Now().UTC(), "criteria": []any{}, "guards": []any{}, "steps": []any{}, "repro": "scenario run " + scenario, "directory": dir,
@@ -126,6 +132,32 @@ func fakeRunner(args []string) int {
 	_ = os.WriteFile(filepath.Join(dir, "summary.md"), []byte("# fake: FAIL\n"), 0o644)
 	save(runFile, record)
 	return 1
+}
+
+// detachFake starts the fake runner in a session of its own and waits until the
+// run has its record, as a supervisor announces it.
+func detachFake(dir string, args []string) int {
+	self, err := os.Executable()
+	if err != nil {
+		return 4
+	}
+	logs := filepath.Join(filepath.Dir(dir), runnerLogs)
+	_ = os.MkdirAll(logs, 0o755)
+	log, err := os.Create(filepath.Join(logs, filepath.Base(dir)+".log"))
+	if err != nil {
+		return 4
+	}
+	runner := exec.Command(self, append([]string{roleRunner}, args...)...)
+	runner.Stdout, runner.Stderr, runner.SysProcAttr = log, log, &syscall.SysProcAttr{Setsid: true}
+	if runner.Start() != nil {
+		return 4
+	}
+	for until := time.Now().Add(fakeMax); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
+		if _, err := loadRun(dir); err == nil {
+			return 0
+		}
+	}
+	return 4
 }
 
 // release lets fake runners go on.

@@ -3,6 +3,8 @@ package mcp
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -97,6 +99,7 @@ type runInfo struct {
 const (
 	recordVersion  = 1
 	verdictRunning = "running"
+	latest         = "last" // the newest run
 	runFile        = "run.json"
 	eventsFile     = "events.ndjson"
 	// runnerLogs is the folder of the runs directory with what runners printed. It
@@ -104,8 +107,9 @@ const (
 	// written before the runner prints its last line.
 	runnerLogs = ".runner"
 	// startMax bounds how long a runner may take to make its run's directory.
-	startMax  = 10 * time.Second
-	startPoll = 20 * time.Millisecond
+	startMax = 10 * time.Second
+	// scenarioInID is how much of a scenario's name is in the id of a run.
+	scenarioInID = 40
 	// recordMax bounds files that are read whole.
 	recordMax = 16 << 20
 )
@@ -142,7 +146,7 @@ func readBounded(path string, most int64) ([]byte, error) {
 // findRun returns the directory and the record of a run by its id, or of the
 // newest for "last".
 func (s *Server) findRun(id string) (string, *runRecord, error) {
-	if id == "last" {
+	if id == latest {
 		ids, err := s.runIDs()
 		if err != nil {
 			return "", nil, err
@@ -160,8 +164,8 @@ func (s *Server) findRun(id string) (string, *runRecord, error) {
 	return dir, r, err
 }
 
-// runIDs lists the folders of the runs directory that have a record, newest
-// first: ids begin with their time.
+// runIDs lists the folders of the runs directory that have a record, the
+// newest first.
 func (s *Server) runIDs() ([]string, error) {
 	entries, err := os.ReadDir(s.config.RunsDir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -170,15 +174,20 @@ func (s *Server) runIDs() ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list runs: %w", err)
 	}
-	var ids []string
-	for _, entry := range slices.Backward(entries) {
+	ids, begun := []string{}, map[string]time.Time{}
+	for _, entry := range entries {
 		if strings.HasPrefix(entry.Name(), ".") || !entry.IsDir() {
 			continue
 		}
-		if _, err := os.Stat(filepath.Join(s.config.RunsDir, entry.Name(), runFile)); err == nil {
-			ids = append(ids, entry.Name())
+		r, err := loadRun(filepath.Join(s.config.RunsDir, entry.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		}
+		if ids = append(ids, entry.Name()); err == nil { // else it is told to who asks for it
+			begun[entry.Name()] = r.StartedAt
 		}
 	}
+	slices.SortStableFunc(ids, func(a, b string) int { return begun[b].Compare(begun[a]) })
 	return ids, nil
 }
 
@@ -206,88 +215,43 @@ func (s *Server) runInfoOf(ctx context.Context, id string) (runInfo, error) {
 	return runInfo{}, fmt.Errorf("run %s is not in the list any more", id)
 }
 
-// startRun starts a runner as a process of its own: in a session of its own, with
-// files for input and output, so that it outlives this process and the client. It
-// returns when the run has an id.
-func (s *Server) startRun(ctx context.Context, args []string) (string, error) {
-	logs := filepath.Join(s.config.RunsDir, runnerLogs)
-	if err := os.MkdirAll(logs, 0o755); err != nil {
-		return "", fmt.Errorf("make the folder of the runner's log: %w", err)
-	}
-	before, err := s.runIDs()
-	if err != nil {
-		return "", err
-	}
-	log, err := os.CreateTemp(logs, "starting-*.log")
-	if err != nil {
-		return "", fmt.Errorf("make the runner's log: %w", err)
-	}
-	defer log.Close()
-	words := slices.Concat(s.config.Runner, args)
-	runner := exec.Command(words[0], words[1:]...)
-	runner.Stdout, runner.Stderr = log, log
-	runner.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, TokenVariable+"=") })
-	runner.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
-	if err := runner.Start(); err != nil {
-		return "", fmt.Errorf("start the runner: %w", err)
+// newRunID names a run: by its time and scenario, so that a list is easy to read,
+// and by chance, so that two starts do not meet.
+func (s *Server) newRunID(scenario string) string {
+	chance := make([]byte, 2)
+	_, _ = rand.Read(chance) // never fails
+	at := s.config.Now().UTC().Format("20060102-150405")
+	return fmt.Sprintf("%s-%s-%s", at, strings.TrimRight(scenario[:min(len(scenario), scenarioInID)], "-"), hex.EncodeToString(chance))
+}
+
+// startRun has the scenario command start a run of this id, which then belongs to
+// a supervisor: it outlives this process and the client.
+func (s *Server) startRun(ctx context.Context, id string, args []string) error {
+	words := slices.Concat(s.config.Runner, args, []string{"--detach", "--run-id", id, "--no-color", "--runs-dir", s.config.RunsDir})
+	starter := exec.Command(words[0], words[1:]...)
+	var said bytes.Buffer
+	starter.Stderr = &said
+	starter.Env = slices.DeleteFunc(os.Environ(), func(pair string) bool { return strings.HasPrefix(pair, TokenVariable+"=") })
+	starter.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if err := starter.Start(); err != nil {
+		return fmt.Errorf("start the runner: %w", err)
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- runner.Wait() }() // ends with the runner, or with this process
-	id, err := s.awaitRun(ctx, runner.Process.Pid, before, ended)
-	if err != nil {
-		var f *failure
-		if errors.As(err, &f) && f.Code == codeRunnerEnded {
-			said, _ := readBounded(log.Name(), recordMax)
-			f.Message = strings.TrimPrefix(abridge(strings.TrimSpace(string(said))), "Error: ")
-			_ = os.Remove(log.Name()) // all of it has been said
+	go func() { ended <- starter.Wait() }() // it ends soon, whoever still waits for it
+	deadline := time.NewTimer(startMax)
+	defer deadline.Stop()
+	select {
+	case err := <-ended:
+		if err == nil {
+			return nil
 		}
-		return "", err
+		text := strings.TrimPrefix(strings.TrimSpace(said.String()), "Error: ")
+		return &failure{Code: codeRunnerEnded, Message: abridgeTo(text, 600), Got: fmt.Sprintf("the runner ended (%v) before it made a run", err), Expected: "arguments that the scenario takes", Fix: &fix{Tool: "scenario_show", Args: map[string]any{}, Why: "see what it takes"}}
+	case <-deadline.C:
+		return &failure{Code: codeTimeout, Message: "the runner has been started, but has not made its run yet", Got: "no run " + id, Expected: "a run within " + startMax.String(), Advice: "do not start another one: look for it", Fix: &fix{Tool: "scenario_status", Args: map[string]any{}, Why: "lists the runs"}}
+	case <-ctx.Done():
+		return ctx.Err()
 	}
-	if err := os.Rename(log.Name(), filepath.Join(logs, id+".log")); err != nil {
-		s.config.Warn(fmt.Sprintf("name the runner's log: %v", err))
-	}
-	return id, nil
-}
-
-// awaitRun waits until the runner with this process id has made a run.
-func (s *Server) awaitRun(ctx context.Context, pid int, before []string, ended <-chan error) (string, error) {
-	ctx, cancel := context.WithTimeout(ctx, startMax)
-	defer cancel()
-	ticker := time.NewTicker(startPoll)
-	defer ticker.Stop()
-	var end error
-	hasEnded := false
-	for {
-		ids, err := s.runIDs()
-		if err != nil {
-			return "", err
-		}
-		for _, id := range ids {
-			if slices.Contains(before, id) {
-				continue
-			}
-			if r, err := loadRun(filepath.Join(s.config.RunsDir, id)); err == nil && r.Runner.PID == pid {
-				return id, nil
-			}
-		}
-		if hasEnded {
-			return "", &failure{Code: codeRunnerEnded, Got: fmt.Sprintf("the runner ended (%v) before it made a run", orOK(end)), Expected: "arguments that the scenario takes", Fix: &fix{Tool: "scenario_show", Args: map[string]any{}, Why: "see what it takes"}}
-		}
-		select {
-		case end = <-ended:
-			hasEnded = true // look once more: it may have been quick
-		case <-ticker.C:
-		case <-ctx.Done():
-			return "", &failure{Code: codeTimeout, Message: "the runner has been started, but has not made its run yet", Got: "no run of process " + fmt.Sprint(pid), Expected: "a run within " + startMax.String(), Advice: "do not start another one: look for it", Fix: &fix{Tool: "scenario_status", Args: map[string]any{}, Why: "lists the runs"}}
-		}
-	}
-}
-
-func orOK(err error) string {
-	if err == nil {
-		return "exit status 0"
-	}
-	return err.Error()
 }
 
 // events reads a run's events from an offset of the file on. It returns whole

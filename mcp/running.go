@@ -218,8 +218,8 @@ func startScenario(ctx context.Context, s *Server, in input) (*answer, error) {
 	if keep := in.text("keep"); keep != "never" {
 		words = append(words, "--keep", keep)
 	}
-	id, err := s.startRun(ctx, append(slices.Clone(words), "--no-color", "--runs-dir", s.config.RunsDir))
-	if err != nil {
+	id := s.newRunID(found.ID)
+	if err := s.startRun(ctx, id, words); err != nil {
 		var f *failure
 		if errors.As(err, &f) && f.Fix != nil && f.Fix.Tool == "scenario_show" {
 			f.Fix.Args["scenario"] = found.ID

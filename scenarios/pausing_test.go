@@ -149,6 +149,7 @@ func TestUsageErrorsOfPauses(t *testing.T) {
 		"this run has no step called sendt":  {"--until", "sendt"},
 		"--repeat 0 is not a number of runs": {"--repeat", "0"},
 		"--repeat does not go with":          {"--repeat", "2", "--detach"},
+		"--detach, --pause, --from and --ru": {"--repeat", "2", "--run-id", "mine"},
 	} {
 		runs := t.TempDir()
 		code, _, errOut := scenario(t, fakecluster.Setup{}, append([]string{"run", smallFile(t, "", "1"), "--runs-dir", runs}, args...)...)

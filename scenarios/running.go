@@ -24,6 +24,7 @@ type runFlags struct {
 	params  []string
 	seed    int64
 	setup   string
+	runID   string
 	binary  string
 	keep    string
 	timeout time.Duration
@@ -50,8 +51,10 @@ func (c *common) runCommand() *cobra.Command {
 			switch {
 			case f.repeat < 1:
 				return &usageError{fmt.Errorf("--repeat %d is not a number of runs", f.repeat), "1 or more"}
-			case f.repeat > 1 && (f.detach || pauses):
-				return &usageError{errors.New("--repeat does not go with --detach, --pause and --from"), ""}
+			case f.repeat > 1 && (f.detach || pauses || f.runID != ""):
+				return &usageError{errors.New("--repeat does not go with --detach, --pause, --from and --run-id"), ""}
+			case f.runID == "" && cmd.Flags().Changed("run-id"):
+				return &usageError{errors.New("--run-id is empty"), "leave it out, and one is made"}
 			case f.detach:
 				return c.detach(cmd, args)
 			case pauses && !f.supervisor:
@@ -64,6 +67,7 @@ func (c *common) runCommand() *cobra.Command {
 	cmd.Flags().StringArrayVarP(&f.params, "param", "p", nil, "name=value; may be repeated")
 	cmd.Flags().Int64Var(&f.seed, "seed", 0, "seed of random choices; 0 picks one")
 	cmd.Flags().StringVar(&f.setup, "setup", "", "how the cluster is stood up (default: the scenario's first)")
+	cmd.Flags().StringVar(&f.runID, "run-id", "", "name of the run, which must be free (default: one of the time and the scenario)")
 	cmd.Flags().StringVar(&f.binary, "ister-bin", "", "ister binary to run (default: this one, or built from the source tree)")
 	cmd.Flags().StringVar(&f.keep, "keep", "never", "leave the cluster running: never, failure or always")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "bound on the whole run (default: the scenario's deadline)")
@@ -122,7 +126,7 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 	defer stop()
 	options := run.Options{
 		Hurry:    hurry,
-		Scenario: s, Aspects: f.aspects, Params: params, Seed: f.seed, Setup: setup, Binary: f.binary, RunsDir: c.runsDir, Keep: keep, Deadline: f.timeout, Show: show, Begun: begun,
+		Scenario: s, Aspects: f.aspects, Params: params, Seed: f.seed, Setup: setup, Binary: f.binary, RunsDir: c.runsDir, RunID: f.runID, Keep: keep, Deadline: f.timeout, Show: show, Begun: begun,
 		Pause: pause, PauseMax: f.pauseMax, From: f.from, Until: f.until, Reports: f.reports,
 	}
 	for n := 1; ; n++ {

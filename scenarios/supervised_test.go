@@ -99,6 +99,37 @@ func TestDetachSaysWhatIsWrongAndLeavesNothing(t *testing.T) {
 	}
 }
 
+func TestACallerNamesTheRun(t *testing.T) {
+	runs, id := detached(t, smallFile(t, "", "40"), "--run-id", "z-mine")
+	if id != "z-mine" {
+		t.Fatalf("run %s", id)
+	}
+	if code, out, errOut := scenario(t, fakecluster.Setup{}, "watch", "--runs-dir", runs, "z-mine"); code != 0 {
+		t.Fatalf("exit %d: %s%s", code, out, errOut)
+	}
+	sums, _ := os.ReadFile(filepath.Join(runs, id, "SHA256SUMS"))
+	for given, says := range map[string]string{
+		"z-mine": "there is a " + filepath.Join(runs, id) + " already", "last": "the newest run", "../up": "no name of a run", "": "--run-id is empty", "Upper": "no name of a run",
+		strings.Repeat("a", 64): "64 characters", "-flag": "no name of a run", "end-": "no name of a run",
+	} {
+		for _, more := range [][]string{nil, {"--detach"}} {
+			code, _, errOut := scenario(t, fakecluster.Setup{}, append([]string{"run", smallFile(t, "", "40"), "--runs-dir", runs, "--run-id=" + given}, more...)...)
+			if code != 2 || !strings.Contains(errOut, says) {
+				t.Errorf("--run-id %q %v: exit %d: %s", given, more, code, errOut)
+			}
+		}
+	}
+	if after, _ := os.ReadFile(filepath.Join(runs, id, "SHA256SUMS")); len(sums) == 0 || string(after) != string(sums) {
+		t.Error("the run of that name was touched")
+	}
+	if code, _, errOut := scenario(t, fakecluster.Setup{}, "run", smallFile(t, "", "40"), "--runs-dir", runs, "--run-id", "a-later"); code != 0 {
+		t.Fatal(errOut)
+	}
+	if dir, err := run.Find(runs, "last"); err != nil || filepath.Base(dir) != "a-later" {
+		t.Errorf("the newest run is %s, %v", dir, err)
+	}
+}
+
 func TestWatchOfAnAbandonedRunSaysSo(t *testing.T) {
 	runs := t.TempDir()
 	dir := filepath.Join(runs, "20261202-000000-small")

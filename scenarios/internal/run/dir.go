@@ -9,9 +9,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sort"
 	"strings"
 	"time"
+
+	"github.com/ister-mq/ister/scenarios/internal/spec"
 )
 
 // cacheName is the folder of the runs directory that is shared by runs.
@@ -21,11 +24,52 @@ const cacheName = ".cache"
 // file for each run, named for it.
 const LogsName = ".runner"
 
-// newDir makes the directory of a new run and returns the run's id. Ids sort by
-// time; a second run in the same second takes the next free suffix.
-func newDir(runsDir, scenario string, now time.Time) (id, dir string, err error) {
+// idMax bounds an id that a caller chooses: setups make names of machines from it.
+const idMax = 63
+
+// safeID is what such an id may be: it is a name of a folder, of networks and of
+// topics, and no flag.
+var safeID = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
+
+// latest is what commands call the newest run.
+const latest = "last"
+
+// CheckID says what is wrong with an id that a caller chose, as Problems.
+func CheckID(id string) error {
+	problem := func(message, hint string) error {
+		return spec.Problems{{File: "--run-id", Message: message, Hint: hint}}
+	}
+	switch {
+	case id == latest:
+		return problem(latest+" is the name of the newest run", "choose another one")
+	case len(id) > idMax:
+		return problem(fmt.Sprintf("%q has %d characters", id, len(id)), fmt.Sprintf("at most %d", idMax))
+	case !safeID.MatchString(id):
+		return problem(fmt.Sprintf("%q is no name of a run", id), "lower-case letters, digits and -, with a letter or digit first and last")
+	}
+	return nil
+}
+
+// newDir makes the directory of a new run and returns the run's id: the wanted
+// one, which must be free, or one of the scenario and the time. A second run in
+// the same second takes the next free suffix.
+func newDir(runsDir, wanted, scenario string, now time.Time) (id, dir string, err error) {
 	if err := os.MkdirAll(runsDir, 0o755); err != nil {
 		return "", "", fmt.Errorf("make the runs directory: %w", err)
+	}
+	if wanted != "" {
+		if err := CheckID(wanted); err != nil {
+			return "", "", err
+		}
+		dir = filepath.Join(runsDir, wanted)
+		err = os.Mkdir(dir, 0o755)
+		if errors.Is(err, fs.ErrExist) {
+			return "", "", spec.Problems{{File: "--run-id", Message: "there is a " + dir + " already", Hint: "choose another name, or remove that run: scenario clean --purge " + wanted}}
+		}
+		if err != nil {
+			return "", "", fmt.Errorf("make the run's directory: %w", err)
+		}
+		return wanted, dir, nil
 	}
 	base := now.UTC().Format("20060102-150405") + "-" + scenario
 	for n := 1; n <= 1000; n++ {

@@ -40,6 +40,7 @@ type Options struct {
 	Setup    setups.Setup
 	Binary   string
 	RunsDir  string
+	RunID    string // the caller's choice, see CheckID; "": one is made
 	Keep     Keep
 	Deadline time.Duration // 0: the scenario's
 	Show     report.Sink   // progress; nil: none
@@ -135,7 +136,7 @@ func begin(options Options) (*engine, func(), error) {
 		}
 	}
 	now := time.Now()
-	id, dir, err := newDir(options.RunsDir, options.Scenario.ID, now)
+	id, dir, err := newDir(options.RunsDir, options.RunID, options.Scenario.ID, now)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -44,6 +45,8 @@ func List(runsDir string) ([]Info, error) {
 			infos = append(infos, info)
 		}
 	}
+	// Callers may name runs, so that names say nothing about the order.
+	slices.SortStableFunc(infos, func(a, b Info) int { return a.Run.StartedAt.Compare(b.Run.StartedAt) })
 	return infos, nil
 }
 
@@ -77,7 +80,7 @@ func Find(runsDir, name string) (string, error) {
 	var found []string
 	for i, info := range infos {
 		switch {
-		case info.Run.ID == name, name == "last" && i == len(infos)-1:
+		case info.Run.ID == name, name == latest && i == len(infos)-1:
 			return filepath.Join(runsDir, info.Run.ID), nil
 		case strings.Contains(info.Run.ID, name):
 			found = append(found, info.Run.ID)

@@ -17,7 +17,7 @@ import (
 // that it started and that still runs.
 func abandoned(t *testing.T, runner report.Process) (dir string, gone <-chan struct{}) {
 	t.Helper()
-	id, dir, err := newDir(t.TempDir(), "sample", time.Now())
+	id, dir, err := newDir(t.TempDir(), "", "sample", time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +107,7 @@ func TestStopEndsTheProcessesWhenTheRunnerIsGone(t *testing.T) {
 func TestFind(t *testing.T) {
 	runs := t.TempDir()
 	for _, scenario := range []string{"alpha", "beta"} {
-		id, dir, err := newDir(runs, scenario, time.Date(2026, 12, 2, 1, 2, 3, 0, time.UTC))
+		id, dir, err := newDir(runs, "", scenario, time.Date(2026, 12, 2, 1, 2, 3, 0, time.UTC))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -130,7 +130,7 @@ func TestFind(t *testing.T) {
 func TestNewDirTakesTheNextFreeName(t *testing.T) {
 	runs, at := t.TempDir(), time.Date(2026, 12, 2, 1, 2, 3, 0, time.UTC)
 	for _, want := range []string{"20261202-010203-s", "20261202-010203-s-2", "20261202-010203-s-3"} {
-		if id, _, err := newDir(runs, "s", at); err != nil || id != want {
+		if id, _, err := newDir(runs, "", "s", at); err != nil || id != want {
 			t.Errorf("%s, %v, want %s", id, err, want)
 		}
 	}

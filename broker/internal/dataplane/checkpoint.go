@@ -14,9 +14,9 @@ import (
 //
 //	magic "ISHW" | version 1 (2 bytes) | count (4) | count x (topic 16, index 4, offset 8) | CRC32C of all before (4)
 //
-// It is a hint: a high watermark lets a restarted follower not truncate what it
-// knows is committed, and lets a new leader serve reads at once. A missing or
-// damaged file only costs that.
+// A high watermark lets a restarted follower not truncate what it knows is
+// committed, lets a new leader serve reads at once, and shows that a log lost what
+// was committed. A missing or damaged file only costs that.
 const (
 	marksMagic   = "ISHW"
 	marksVersion = 1

@@ -193,6 +193,12 @@ func (c *cluster) stop(m *testNode) {
 // crash ends a node at once and fences it; what its disk had not synced may be
 // gone, by the seed.
 func (c *cluster) crash(m *testNode, seed uint64) {
+	c.cutPower(m, seed)
+	c.must(&metadata.FenceNode{ID: m.id, Epoch: m.epoch, Reason: "crashed"})
+}
+
+// cutPower is a crash that nobody lives to see.
+func (c *cluster) cutPower(m *testNode, seed uint64) {
 	m.plane.FailWaiters()
 	m.endpoint.Close()
 	m.plane.Abandon()
@@ -200,7 +206,6 @@ func (c *cluster) crash(m *testNode, seed uint64) {
 	m.memory = m.memory.CrashClone(seed)
 	m.fs = vfs.NewFaulty(m.memory)
 	m.cfg.FS = m.fs
-	c.must(&metadata.FenceNode{ID: m.id, Epoch: m.epoch, Reason: "crashed"})
 }
 
 // topic makes a topic with one partition on the given nodes and waits for it.

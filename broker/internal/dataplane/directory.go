@@ -61,7 +61,8 @@ func (p *Plane) openDirectories() error {
 
 // openLog opens or creates the log of a partition. A log that is corrupt in the
 // middle is set aside and an empty one opened in its place, with rebuilding
-// set: durably, since an empty copy that leads would lose what is committed.
+// set: durably, since an empty copy that leads would lose what is committed. So it
+// is for a log that ends below its high watermark.
 func (p *Plane) openLog(id model.Partition, s settings) (log *segment.Log, rebuilding bool, err error) {
 	started := time.Now()
 	_, err = p.cfg.FS.Stat(p.rebuildingMark(id))
@@ -76,6 +77,19 @@ func (p *Plane) openLog(id model.Partition, s settings) (log *segment.Log, rebui
 	}
 	if err != nil {
 		return nil, rebuilding, fmt.Errorf("open log %s: %w", id, err)
+	}
+	if mark := p.marks[id]; !rebuilding && s.flushSync && log.LogEnd() < mark {
+		// What was committed here is gone: somebody took the directory or a part of
+		// it away. A topic that does not sync may lose its tail with the power; there
+		// the registration has given up the place in the ISR.
+		reason := fmt.Sprintf("the log ends at %d, but was committed up to %d", log.LogEnd(), mark)
+		if err := p.markRebuilding(id, reason); err != nil {
+			log.Close(false)
+			return nil, false, err
+		}
+		p.metrics.Quarantined.Inc()
+		p.log(telemetry.ReplicaLostData{Partition: id, LogEnd: log.LogEnd(), HighWatermark: mark})
+		rebuilding = true
 	}
 	if recovery.TruncatedBytes > 0 {
 		p.metrics.TruncatedBytes.Add(float64(recovery.TruncatedBytes))
@@ -95,8 +109,8 @@ func (p *Plane) segmentConfig(id model.Partition, s settings) segment.Config {
 // setAside quarantines a log and marks the partition as rebuilding, in the order
 // that a crash in between leaves the mark, not an unmarked empty log.
 func (p *Plane) setAside(id model.Partition, reason string) error {
-	if err := vfs.WriteFile(p.cfg.FS, p.rebuildingMark(id), []byte(reason+"\n"), true); err != nil {
-		return fmt.Errorf("mark %s as rebuilding: %w", id, err)
+	if err := p.markRebuilding(id, reason); err != nil {
+		return err
 	}
 	to, err := segment.Quarantine(p.cfg.FS, p.logDir(id))
 	if err != nil {
@@ -104,6 +118,14 @@ func (p *Plane) setAside(id model.Partition, reason string) error {
 	}
 	p.metrics.Quarantined.Inc()
 	p.log(telemetry.ReplicaQuarantined{Name: id.String(), To: to, Reason: reason})
+	return nil
+}
+
+// markRebuilding notes, durably, that a copy is incomplete and must not lead.
+func (p *Plane) markRebuilding(id model.Partition, reason string) error {
+	if err := vfs.WriteFile(p.cfg.FS, p.rebuildingMark(id), []byte(reason+"\n"), true); err != nil {
+		return fmt.Errorf("mark %s as rebuilding: %w", id, err)
+	}
 	return nil
 }
 

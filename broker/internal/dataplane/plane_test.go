@@ -370,6 +370,40 @@ func TestCorruptReplicaIsSetAsideAndRebuiltBeforeItMayLead(t *testing.T) {
 	})
 }
 
+// All nodes lost power at once, so that the ISR lists all of them, and somebody
+// removed the directory of a log meanwhile. Its node leads by the rules; an empty
+// copy that leads would make the others drop what is committed.
+func TestCopyThatLostCommittedRecordsLeadsNothing(t *testing.T) {
+	c := newCluster(t, 3, nil)
+	id := c.topic("orders", nil, 3, 1, 2)
+	for range 12 {
+		c.send(id, "x")
+	}
+	c.isr(id, 1, 2, 3)
+	lost := c.nodes[2]
+	if err := lost.plane.writeMarks(true); err != nil {
+		t.Fatal(err)
+	}
+	for i, m := range c.nodes {
+		c.cutPower(m, uint64(i))
+	}
+	if err := lost.memory.RemoveAll("/data/logs/" + id.String()); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range []*testNode{lost, c.nodes[0], c.nodes[1]} {
+		c.start(m, false)
+	}
+	eventually(t, "a node with all records leads", func() bool {
+		leader := c.image().Partition(id).Leader
+		return leader != model.NoNode && leader != lost.id && c.nodes[leader-1].plane.local(id).leads.Load() && len(c.nodes[leader-1].values(t, id, 0)) == 12
+	})
+	c.isr(id, 1, 2, 3)
+	c.elect(id, 3)
+	if got := len(lost.values(t, id, 0)); got != 12 {
+		t.Fatalf("the copy that was made anew holds %d records, want 12", got)
+	}
+}
+
 // damageFirstSegment flips a byte in the oldest log file of a directory.
 func damageFirstSegment(t *testing.T, fs vfs.FS, dir string) {
 	t.Helper()

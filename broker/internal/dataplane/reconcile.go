@@ -254,6 +254,7 @@ func (p *Plane) rebuild(l *local, state *metadata.Partition, self model.NodeID) 
 // (moved away while the node was down) is renamed too. False: the directory could
 // not be renamed, and housekeeping tries again.
 func (p *Plane) giveUp(id model.Partition, reason string) bool {
+	delete(p.marks, id) // a copy that comes back later begins anew
 	p.mu.Lock()
 	l := p.locals[id]
 	delete(p.locals, id)

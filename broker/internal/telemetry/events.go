@@ -100,6 +100,18 @@ func (e ReplicaQuarantined) Describe() (slog.Level, string, []slog.Attr) {
 	return slog.LevelWarn, "replica directory quarantined", []slog.Attr{slog.String("name", e.Name), slog.String("to", e.To), slog.String("reason", e.Reason)}
 }
 
+// ReplicaLostData: a log ends below what was committed in it. It leads nothing
+// until it has been copied anew.
+type ReplicaLostData struct {
+	Partition             model.Partition
+	LogEnd, HighWatermark model.Offset
+}
+
+// Describe implements Event.
+func (e ReplicaLostData) Describe() (slog.Level, string, []slog.Attr) {
+	return slog.LevelError, "replica lost committed records", []slog.Attr{partition(e.Partition), slog.Int64("offset", int64(e.LogEnd)), slog.Int64("high_watermark", int64(e.HighWatermark))}
+}
+
 // ReplicaDropped: the metadata said that this node's copy is not needed any
 // more; the directory was renamed and will be deleted after the grace period.
 type ReplicaDropped struct {

@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/ister-mq/ister/scenarios/internal/report"
+	"github.com/ister-mq/ister/scenarios/internal/run"
 	"github.com/ister-mq/ister/scenarios/internal/spec"
 	"github.com/ister-mq/ister/scenarios/internal/verb"
 )
@@ -44,12 +45,14 @@ Exit codes: 0 nothing found, 2 something was found or a file cannot be read.`,
 			}
 			problems := spec.Problems{}
 			for _, s := range sources {
-				_, err := spec.Parse(s.file, s.data, verb.Registry{})
+				parsed, err := spec.Parse(s.file, s.data, verb.Registry{})
 				var found spec.Problems
 				switch {
+				case err == nil:
+					problems = append(problems, c.lintAbilities(parsed)...)
 				case errors.As(err, &found):
 					problems = append(problems, found...)
-				case err != nil:
+				default:
 					return err
 				}
 			}
@@ -64,6 +67,38 @@ Exit codes: 0 nothing found, 2 something was found or a file cannot be read.`,
 	}
 	cmd.Flags().StringVar(&format, "format", "text", "text, json or sarif (2.1.0, for code scanning)")
 	return cmd
+}
+
+// lintAbilities finds the steps that a listed setup cannot do, however it is
+// configured. A setup that this build does not have says nothing.
+func (c *common) lintAbilities(s *spec.Scenario) spec.Problems {
+	lines := map[string]int{}
+	note := func(steps []*spec.Step) {
+		for _, step := range steps {
+			lines[step.ID] = step.Line
+		}
+	}
+	note(s.Setup)
+	for _, a := range s.Aspects {
+		note(a.Steps)
+	}
+	note(s.OnFailure)
+	note(s.Always)
+	var problems spec.Problems
+	for _, name := range s.Setups {
+		setup, err := c.setupOf(s, name)
+		if err != nil {
+			continue
+		}
+		for _, o := range run.Obstacles(s, nil, "", setup) {
+			if o.Refused.Flag != "" {
+				continue // a run may be given the flag
+			}
+			hint := "take " + name + " out of setups, or the step out of the scenario"
+			problems = append(problems, spec.Problem{File: s.File, Line: lines[o.Step], Column: 1, Rule: spec.RuleAbility, Message: o.String(), Hint: hint})
+		}
+	}
+	return problems
 }
 
 // lintSource is one file to check. Its name is as a person gave it, with

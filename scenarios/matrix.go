@@ -4,8 +4,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/ister-mq/ister/scenarios/internal/run"
 )
 
 // setupNeeds are what a machine must have for a setup, beside this binary. A
@@ -24,9 +27,11 @@ const matrixCellsMax = 256
 
 // matrixCell is one scenario on one setup.
 type matrixCell struct {
-	Scenario       string   `json:"scenario"`
-	Setup          string   `json:"setup"`
-	Needs          []string `json:"needs"`
+	Scenario string   `json:"scenario"`
+	Setup    string   `json:"setup"`
+	Needs    []string `json:"needs"`
+	// Aspects are those that the setup can do; absent when it can do all.
+	Aspects        []string `json:"aspects,omitempty"`
 	Risk           string   `json:"risk"`
 	TimeoutMinutes int      `json:"timeout_minutes"` // the scenario's deadline, and time for starting and cleaning
 	Command        string   `json:"command"`
@@ -37,7 +42,8 @@ type matrixCell struct {
 const matrixSlackMinutes = 10
 
 // matrix lists every shipped scenario with every setup that it runs on and this
-// build has, in a fixed order.
+// build has, in a fixed order. A cell has the aspects that the setup can do, and
+// is left out when there are none.
 func (c *common) matrix() ([]matrixCell, error) {
 	cells := []matrixCell{}
 	for _, name := range shippedNames() {
@@ -46,17 +52,27 @@ func (c *common) matrix() ([]matrixCell, error) {
 			return nil, err
 		}
 		for _, setup := range s.Setups {
-			if _, err := c.setupOf(s, setup); err != nil {
+			found, err := c.setupOf(s, setup)
+			if err != nil {
 				continue // this build does not have it
+			}
+			aspects := run.RunnableAspects(s, found, true)
+			if len(aspects) == 0 {
+				continue // whatever flags it is given
 			}
 			needs := setupNeeds[setup]
 			if needs == nil {
 				needs = []string{}
 			}
-			cells = append(cells, matrixCell{
+			cell := matrixCell{
 				Scenario: s.ID, Setup: setup, Needs: needs, Risk: string(s.Risk), TimeoutMinutes: int(s.Deadline.Minutes()) + matrixSlackMinutes,
 				Command: fmt.Sprintf("scenario run %s --setup %s", s.ID, setup),
-			})
+			}
+			if len(aspects) < len(s.Aspects) {
+				cell.Aspects = aspects
+				cell.Command += " --aspect " + strings.Join(aspects, " --aspect ")
+			}
+			cells = append(cells, cell)
 		}
 	}
 	return cells, nil

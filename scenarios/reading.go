@@ -82,6 +82,8 @@ type plannedStep struct {
 	Command string `json:"command"`
 	Until   string `json:"until,omitempty"`
 	Judged  bool   `json:"judged"`
+	// Cannot says what the setup, where one was named, lacks for the step.
+	Cannot string `json:"cannot,omitempty"`
 }
 
 func planOf(s *spec.Scenario, aspects []string) []plannedStep {
@@ -179,6 +181,7 @@ func showChecks(out io.Writer, heading, aspect string, checks []shownCheck) {
 
 func (c *common) planCommand() *cobra.Command {
 	var aspects []string
+	var setup string
 	cmd := &cobra.Command{
 		Use: "plan SCENARIO", Short: "Show the steps of a run, with the commands a person would type", Args: exactly("SCENARIO"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -192,8 +195,15 @@ func (c *common) planCommand() *cobra.Command {
 				}
 			}
 			plan := planOf(s, aspects)
+			unable, err := c.planFor(s, aspects, setup, plan)
+			if err != nil {
+				return err
+			}
 			if c.json() {
-				return printJSON(cmd.OutOrStdout(), plan)
+				if err := printJSON(cmd.OutOrStdout(), plan); err != nil {
+					return err
+				}
+				return unable
 			}
 			stage := ""
 			for _, p := range plan {
@@ -209,12 +219,39 @@ func (c *common) planCommand() *cobra.Command {
 				if p.Until != "" {
 					fmt.Fprintf(cmd.OutOrStdout(), "  %-16s   until %s\n", "", p.Until)
 				}
+				if p.Cannot != "" {
+					fmt.Fprintf(cmd.OutOrStdout(), "  %-16s   CANNOT: %s\n", "", p.Cannot)
+				}
 			}
-			return nil
+			return unable
 		},
 	}
+	cmd.Flags().StringVar(&setup, "setup", "", "say which steps this setup cannot do")
 	cmd.Flags().StringArrayVar(&aspects, "aspect", nil, "only this aspect, with what it needs; may be repeated")
 	return cmd
+}
+
+// planFor notes at each step of a plan what a setup lacks for it. unable is the
+// refusal that a run would meet; no name of a setup asks for nothing.
+func (c *common) planFor(s *spec.Scenario, aspects []string, name string, plan []plannedStep) (unable, err error) {
+	if name == "" {
+		return nil, nil
+	}
+	setup, err := c.setupOf(s, name)
+	if err != nil {
+		return nil, err
+	}
+	for _, o := range run.Obstacles(s, aspects, "", setup) {
+		for i := range plan {
+			if plan[i].ID == o.Step && plan[i].Cannot == "" {
+				plan[i].Cannot = o.Refused.Error()
+			}
+		}
+	}
+	if err := run.CheckAbilities(s, aspects, "", setup); err != nil {
+		return &usageError{err: err}, nil
+	}
+	return nil, nil
 }
 
 func (c *common) reportCommand() *cobra.Command {

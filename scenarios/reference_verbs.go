@@ -35,6 +35,12 @@ there when its input is given.
 		if v.Disturbs {
 			out.WriteString(" Recorded in the history as a disturbance.")
 		}
+		for i, need := range v.Needs {
+			fmt.Fprintf(&out, "%s`%s`", map[bool]string{true: " Needs of the setup: ", false: ", "}[i == 0], need)
+		}
+		if len(v.Needs) > 0 {
+			out.WriteString(".")
+		}
 		fmt.Fprintf(&out, "\n\nBy hand: `%s`\n", v.Command)
 		fieldTable(&out, "Input", v.Inputs)
 		fieldTable(&out, "Output", v.Outputs)

@@ -142,7 +142,8 @@ func (c *common) execute(ctx context.Context, cmd *cobra.Command, options run.Op
 	record, err := run.Execute(ctx, options)
 	if record == nil {
 		var problems spec.Problems
-		if errors.As(err, &problems) {
+		var unable *run.UnableError
+		if errors.As(err, &problems) || errors.As(err, &unable) {
 			return &usageError{err: err}
 		}
 		return &exitError{code: report.ExitEnvironment, err: err}

@@ -98,6 +98,9 @@ type Refused struct {
 	What   string // the verb and its object
 	Why    string
 	Remedy string
+	// Flag is the flag of the command line that would lift the refusal; "" when
+	// nothing does.
+	Flag string
 }
 
 // Error implements error.

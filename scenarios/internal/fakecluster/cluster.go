@@ -21,6 +21,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"sort"
 	"strconv"
 	"sync"
@@ -44,6 +45,9 @@ type Setup struct {
 	ServesAfterRemoval bool
 	// Leftover is reported by Close.
 	Leftover string
+	// Without are abilities that it lacks; Flag is what would lift the refusals.
+	Without []setups.Ability
+	Flag    string
 	// OnForm, when set, is given the Kafka cluster, to make it wrong as well.
 	OnForm func(*kfake.Cluster)
 }
@@ -53,6 +57,14 @@ func (Setup) Name() string { return "process" }
 
 // Check implements setups.Setup.
 func (Setup) Check(context.Context) []setups.Finding { return nil }
+
+// Cannot implements setups.Limited.
+func (s Setup) Cannot(ability setups.Ability) *setups.Refused {
+	if slices.Contains(s.Without, ability) {
+		return &setups.Refused{Setup: s.Name(), What: ability.What(), Why: "the fake was told so", Remedy: "take another", Flag: s.Flag}
+	}
+	return nil
+}
 
 // New implements setups.Setup.
 func (s Setup) New(_ context.Context, options setups.Options) (setups.Cluster, error) {

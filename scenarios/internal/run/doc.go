@@ -10,6 +10,7 @@
 //
 //	doc.go     this page
 //	engine.go  Options, Execute, the order of things
+//	abilities.go  what the steps need, against what the setup can
 //	step.go    one step: inputs, timeout, until
 //	pause.go   stopping between steps, and the orders that end a pause
 //	judge.go   guards and criteria, failures

@@ -135,6 +135,9 @@ func begin(options Options) (*engine, func(), error) {
 			return nil, nil, spec.Problems{{File: flag, Message: "this run has no step called " + step, Hint: spec.Suggest(step, left)}}
 		}
 	}
+	if err := CheckAbilities(options.Scenario, options.Aspects, options.Until, options.Setup); err != nil {
+		return nil, nil, err
+	}
 	now := time.Now()
 	id, dir, err := newDir(options.RunsDir, options.RunID, options.Scenario.ID, now)
 	if err != nil {

@@ -25,6 +25,7 @@ const (
 	RulePoll        Rule = "poll"
 	RuleTimeout     Rule = "timeout"
 	RuleVacuous     Rule = "vacuous"
+	RuleAbility     Rule = "ability"
 )
 
 // Rules describes every rule, in the order of the constants.
@@ -46,6 +47,7 @@ var Rules = []struct {
 	{RulePoll, "A step that changes something is polled."},
 	{RuleTimeout, "A poll may outlast its step."},
 	{RuleVacuous, "Nothing would be judged."},
+	{RuleAbility, "A setup that is listed cannot do what a step needs."},
 }
 
 // Problem is one mistake in a scenario file, at a place a person can jump to.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ister-mq/ister/admin/adminv1"
 	"github.com/ister-mq/ister/scenarios/internal/spec"
+	"github.com/ister-mq/ister/setups"
 )
 
 type brokerOutputs struct {
@@ -104,41 +105,41 @@ type balanceOutputs struct {
 
 func init() {
 	define(meta{
-		name: "broker.start", risk: spec.Additive, doc: "Start one more broker that waits to be added.",
+		name: "broker.start", needs: []setups.Ability{setups.AbilityAdd}, risk: spec.Additive, doc: "Start one more broker that waits to be added.",
 		command: "ister broker --join --data-dir <dir> --broker-addr <addr> --admin-addr <addr> --raft-addr <addr>",
 		note:    "{name}",
 	}, brokerStart, nil)
 	define(meta{
-		name: "broker.stop", risk: spec.Disruptive, disturbs: true, doc: "Ask a broker's process to end in order, and wait.", command: "kill -TERM <pid of {broker}>",
+		name: "broker.stop", needs: []setups.Ability{setups.AbilityStop}, risk: spec.Disruptive, disturbs: true, doc: "Ask a broker's process to end in order, and wait.", command: "kill -TERM <pid of {broker}>",
 		note: "exit code {exit_code}",
 	}, brokerStop, nil)
 	define(meta{
-		name: "broker.kill", risk: spec.Destructive, disturbs: true, doc: "End a broker's process at once, as a crash does.", command: "kill -KILL <pid of {broker}>",
+		name: "broker.kill", needs: []setups.Ability{setups.AbilityKill}, risk: spec.Destructive, disturbs: true, doc: "End a broker's process at once, as a crash does.", command: "kill -KILL <pid of {broker}>",
 	}, brokerKill, nil)
 	define(meta{
-		name: "broker.restart", risk: spec.Disruptive, doc: "Start a stopped or killed broker again on its data, and see whether it serves.",
+		name: "broker.restart", needs: []setups.Ability{setups.AbilityStart, setups.AbilityAdmin}, risk: spec.Disruptive, doc: "Start a stopped or killed broker again on its data, and see whether it serves.",
 		command: "<the command in brokers/{broker}/cmd>",
 		note:    "serves {serves}, exit code {exit_code}",
 	}, brokerRestart, nil)
 	define(meta{
-		name: "broker.activate", risk: spec.Additive, doc: "Let a broker take replicas and leaders.",
+		name: "broker.activate", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.Additive, doc: "Let a broker take replicas and leaders.",
 		command: "ister admin brokers activate --broker-id {node_id} --reason '{reason}'",
 		note:    "{state}",
 	}, activate, nil)
 	define(meta{
-		name: "broker.unload", risk: spec.Disruptive, disturbs: true, doc: "Drain a broker of leaders and replicas, wait for the operation, and read the drain certificate.",
+		name: "broker.unload", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.Disruptive, disturbs: true, doc: "Drain a broker of leaders and replicas, wait for the operation, and read the drain certificate.",
 		command: "ister admin brokers unload --broker-id {node_id} --wait",
 		note:    "{certificate}",
 	}, unload, func(ctx context.Context, env *Env, in nodeInputs, before unloadOutputs) (unloadOutputs, error) {
 		return before, certificate(ctx, env, in.NodeID, &before)
 	})
 	define(meta{
-		name: "brokers.rebalance", risk: spec.Disruptive, disturbs: true, doc: "Spread leaders and replicas over the active brokers, and wait for the operation.",
+		name: "brokers.rebalance", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.Disruptive, disturbs: true, doc: "Spread leaders and replicas over the active brokers, and wait for the operation.",
 		command: "ister admin brokers rebalance[ --dry-run?dry_run][ --max-moves {max_moves}][ --wait?!dry_run]",
 		note:    "{state}, replica moves {replica_moves}, leader moves {leader_moves}",
 	}, rebalance, nil)
 	define(meta{
-		name: "brokers.balance", risk: spec.ReadOnly, doc: "How evenly the active brokers are loaded.", command: "ister admin brokers balance --output json",
+		name: "brokers.balance", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.ReadOnly, doc: "How evenly the active brokers are loaded.", command: "ister admin brokers balance --output json",
 		note: "{vector}",
 	}, balance, nil)
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/ister-mq/ister/admin/adminv1"
 	"github.com/ister-mq/ister/scenarios/internal/spec"
+	"github.com/ister-mq/ister/setups"
 )
 
 type captureOutputs struct {
@@ -20,7 +21,7 @@ type captureOutputs struct {
 
 func init() {
 	define(meta{
-		name: "capture.state", risk: spec.ReadOnly, doc: "Write the cluster's status, members, brokers, topics and operations into the run's directory, for a look afterwards.",
+		name: "capture.state", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.ReadOnly, doc: "Write the cluster's status, members, brokers, topics and operations into the run's directory, for a look afterwards.",
 		command: "ister admin cluster status --output json",
 		note:    "{directory}",
 	}, captureState, nil)

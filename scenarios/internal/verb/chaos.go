@@ -8,6 +8,7 @@ import (
 
 	"github.com/ister-mq/ister/scenarios/internal/spec"
 	"github.com/ister-mq/ister/scenarios/internal/verdict"
+	"github.com/ister-mq/ister/setups"
 )
 
 type killInputs struct {
@@ -33,7 +34,7 @@ type killOutputs struct {
 
 func init() {
 	define(meta{
-		name: "chaos.kill", risk: spec.Destructive, doc: "Kill a broker under load, see that writing goes on, restart it, wait until everything is in sync; again and again. The seed picks leader, controller or follower.",
+		name: "chaos.kill", needs: []setups.Ability{setups.AbilityKill, setups.AbilityStart, setups.AbilityAdmin}, risk: spec.Destructive, doc: "Kill a broker under load, see that writing goes on, restart it, wait until everything is in sync; again and again. The seed picks leader, controller or follower.",
 		command: "kill -KILL <pid>; <restart it>; ister admin cluster status",
 		note:    "rounds {rounds}, worst unavailability ms {worst_unavailability_ms}",
 	}, chaosKill, nil)

@@ -85,32 +85,32 @@ type statusOutputs struct {
 
 func init() {
 	define(meta{
-		name: "cluster.start", risk: spec.Additive, doc: "Start the brokers that form the cluster, and wait until each is ready.",
+		name: "cluster.start", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.Additive, doc: "Start the brokers that form the cluster, and wait until each is ready.",
 		command: "ister broker --seed-nodes <raft addresses> --data-dir <dir> --broker-addr <addr> --admin-addr <addr> --raft-addr <addr>",
 		note:    "{names}",
 	}, clusterStart, nil)
 	define(meta{
-		name: "cluster.add_node", risk: spec.Additive, doc: "Admit a broker that waits to be added, as a learner.",
+		name: "cluster.add_node", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.Additive, doc: "Admit a broker that waits to be added, as a learner.",
 		command: "ister admin cluster add-node --node-addr http://{address}",
 		note:    "node id {node_id}, role {role}",
 	}, addNode, nil)
 	define(meta{
-		name: "cluster.promote", risk: spec.Additive, doc: "Make a learner a voter, as soon as its gates allow: reachable, caught up, no other change pending.",
+		name: "cluster.promote", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.Additive, doc: "Make a learner a voter, as soon as its gates allow: reachable, caught up, no other change pending.",
 		command: "ister admin cluster promote-node --node-id {node_id}",
 		note:    "voters {voters}",
 	}, promote, nil)
 	define(meta{
-		name: "cluster.transfer", risk: spec.Disruptive, disturbs: true, doc: "Hand the controller role to a voter, and wait until it has it.",
+		name: "cluster.transfer", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.Disruptive, disturbs: true, doc: "Hand the controller role to a voter, and wait until it has it.",
 		command: "ister admin cluster transfer-leadership --to {node_id}",
 		note:    "from {from}, to {to}",
 	}, transfer, nil)
 	define(meta{
-		name: "cluster.remove", risk: spec.Destructive, disturbs: true, doc: "Remove an empty node from the cluster for ever; refused while it holds anything.",
+		name: "cluster.remove", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.Destructive, disturbs: true, doc: "Remove an empty node from the cluster for ever; refused while it holds anything.",
 		command: "ister admin cluster remove-node --node-id {node_id}",
 		note:    "voters {voters}, was controller {was_controller}",
 	}, remove, nil)
 	define(meta{
-		name: "cluster.status", risk: spec.ReadOnly, doc: "Members, brokers and the health of partitions, as the controller has them.",
+		name: "cluster.status", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.ReadOnly, doc: "Members, brokers and the health of partitions, as the controller has them.",
 		command: "ister admin cluster status",
 		note:    "voters {voters}, active {active}, under replicated {under_replicated}",
 	}, status, nil)

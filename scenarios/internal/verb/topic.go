@@ -8,6 +8,7 @@ import (
 
 	"github.com/ister-mq/ister/admin/adminv1"
 	"github.com/ister-mq/ister/scenarios/internal/spec"
+	"github.com/ister-mq/ister/setups"
 )
 
 type createInputs struct {
@@ -75,20 +76,20 @@ type moveOutputs struct {
 
 func init() {
 	define(meta{
-		name: "topic.create", risk: spec.Additive, doc: "Create topics.",
+		name: "topic.create", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.Additive, doc: "Create topics.",
 		command: "ister admin topics create {name} --dispatch-strategy {dispatch}[ --partitions {partitions}][ --replication-factor {replication_factor}]",
 		note:    "count {count}",
 	}, topicCreate, nil)
 	define(meta{
-		name: "topic.list", risk: spec.ReadOnly, doc: "List topics, and count partitions without a leader.", command: "ister admin topics list --namespace {namespace}",
+		name: "topic.list", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.ReadOnly, doc: "List topics, and count partitions without a leader.", command: "ister admin topics list --namespace {namespace}",
 		note: "count {count}, with leader {with_leader}, under replicated {under_replicated}",
 	}, topicList, nil)
 	define(meta{
-		name: "topic.describe", risk: spec.ReadOnly, doc: "Where a topic's first partition is.", command: "ister admin topics describe {name}",
+		name: "topic.describe", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.ReadOnly, doc: "Where a topic's first partition is.", command: "ister admin topics describe {name}",
 		note: "leader {leader}, replicas {replicas}, isr {isr}",
 	}, topicDescribe, nil)
 	define(meta{
-		name: "topic.move", risk: spec.Disruptive, disturbs: true, doc: "Hand a topic's leaders to another broker, or relocate a copy to it as well, and wait for the operation.",
+		name: "topic.move", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.Disruptive, disturbs: true, doc: "Hand a topic's leaders to another broker, or relocate a copy to it as well, and wait for the operation.",
 		command: "ister admin topics move {name}[ --to {to}][ --replicas?replicas] --wait",
 		note:    "{summary}",
 	}, topicMove, nil)

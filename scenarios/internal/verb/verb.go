@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/ister-mq/ister/scenarios/internal/spec"
+	"github.com/ister-mq/ister/setups"
 )
 
 // Verb is one thing that a step can do.
@@ -20,6 +21,8 @@ type Verb struct {
 	note string
 	// Disturbs: the step is recorded in the history as a disturbance.
 	Disturbs bool
+	// Needs are what a setup must be able to do for it.
+	Needs []setups.Ability
 
 	run  func(context.Context, *Env, map[string]any) (any, error)
 	poll func(context.Context, *Env, map[string]any, any) (any, error) // nil: run is a read
@@ -64,6 +67,7 @@ type meta struct {
 	note     string
 	risk     spec.Risk
 	disturbs bool
+	needs    []setups.Ability
 }
 
 // define registers a verb. poll, when not nil, re-reads what run returned
@@ -76,7 +80,7 @@ func define[In, Out any](m meta, run func(context.Context, *Env, In) (Out, error
 	var out Out
 	v := &Verb{
 		Signature: spec.Signature{Name: m.name, Doc: m.doc, Risk: m.risk, Inputs: spec.TypeOf(in), Outputs: spec.TypeOf(out), Pollable: m.risk == spec.ReadOnly || poll != nil},
-		Command:   m.command, note: m.note, Disturbs: m.disturbs,
+		Command:   m.command, note: m.note, Disturbs: m.disturbs, Needs: m.needs,
 	}
 	for _, name := range outputsOf(m.note) {
 		if _, ok := v.Outputs.Field(name); !ok {

@@ -252,6 +252,10 @@ type waiting struct {
 
 // take adds an event, unless the result is full.
 func (w *waiting) take(e runEvent) bool {
+	if e.Event == "sampled" { // twice a second; the report shows them
+		w.out.LastSeq = e.Seq
+		return true
+	}
 	if e.Event == "step_started" {
 		if e.Step != nil {
 			w.out.Doing = e.Step.Stage + "/" + e.Step.ID + ": " + e.Step.Title

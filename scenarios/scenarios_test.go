@@ -57,9 +57,40 @@ func TestBrokerScalingPassesOnACorrectCluster(t *testing.T) {
 		t.Fatalf("%d criteria and %d guards", len(r.Criteria), len(r.Guards))
 	}
 	checkEvidence(t, r.Directory)
+	checkSamples(t, r.Directory)
 	code, out, errOut := scenario(t, fakecluster.Setup{}, "verify", "--runs-dir", filepath.Dir(r.Directory), "last")
 	if code != 0 || !strings.Contains(out, "move-read-1: 80 acknowledged, 0 unknown (0 in the log), 0 refused, 80 in the log, 0 violations") {
 		t.Fatalf("verify: exit %d\n%s%s", code, out, errOut)
+	}
+}
+
+// checkSamples looks for samples of the cluster and its clients, and for none
+// taken during the cleanup.
+func checkSamples(t *testing.T, dir string) {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(dir, "events.ndjson"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	whole, cleaning := 0, false
+	for _, line := range strings.Split(strings.TrimSpace(string(data)), "\n") {
+		var e report.Event
+		if err := json.Unmarshal([]byte(line), &e); err != nil {
+			t.Fatal(err)
+		}
+		cleaning = cleaning || e.Kind == report.CleanupBegun
+		if e.Kind != report.Sampled {
+			continue
+		}
+		if cleaning {
+			t.Errorf("sampled during the cleanup: %s", line)
+		}
+		if s := e.Sample; len(s.Brokers) >= 3 && s.Moves != nil && s.Voters != nil && s.UnderReplicated != nil && s.ProduceRate != nil && *s.ProduceRate > 0 && s.GapMS != nil {
+			whole++
+		}
+	}
+	if whole < 2 {
+		t.Errorf("%d samples with everything in them", whole)
 	}
 }
 

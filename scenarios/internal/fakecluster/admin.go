@@ -173,6 +173,11 @@ func (a *api) GetBalance(context.Context, *adminv1.GetBalanceRequest) (*adminv1.
 	return &adminv1.GetBalanceResponse{Balance: a.balance()}, nil
 }
 
+// ListMoves lists none: placements change at once here.
+func (a *api) ListMoves(context.Context, *adminv1.ListMovesRequest) (*adminv1.ListMovesResponse, error) {
+	return &adminv1.ListMovesResponse{}, nil
+}
+
 // operation is one that is done, and says so at the third look: sends are then in
 // flight while it seems to run; c.mu is held.
 func (a *api) operation(moves int32) *adminv1.Operation {

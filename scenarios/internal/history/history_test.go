@@ -106,3 +106,22 @@ func TestRecorder(t *testing.T) {
 		t.Errorf("%+v", got)
 	}
 }
+
+func TestProgressCountsAndNamesTheLongestWait(t *testing.T) {
+	r := NewRecorder()
+	if p := r.Progress(); p.Sent != 0 || p.GapNS != 0 {
+		t.Errorf("at the start: %+v", p)
+	}
+	first := r.BeginSend(Send{Load: "l", UID: "1"})
+	second := r.BeginSend(Send{Load: "l", UID: "2"})
+	r.EndSend(second, OK, 0, 0, -1, 1, nil)
+	r.Receive(Receive{Load: "l", UID: "2"})
+	p := r.Progress()
+	if p.Sent != 2 || p.Acked != 1 || p.Delivered != 1 || p.GapNS != p.At-r.Snapshot().Sends[0].Call {
+		t.Errorf("with one that waits: %+v", p)
+	}
+	r.EndSend(first, Unknown, -1, -1, -1, -1, nil)
+	if p := r.Progress(); p.Acked != 1 || p.GapNS != 0 || p.AckNS <= 0 {
+		t.Errorf("when none waits: %+v", p)
+	}
+}

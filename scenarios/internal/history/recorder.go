@@ -17,6 +17,20 @@ type Recorder struct {
 	// For a journal: which entries ended since it looked last.
 	journaled bool  // guarded by mu
 	ended     ended // guarded by mu
+
+	progress Progress // guarded by mu: totals; At and GapNS are made when asked for
+	oldest   int      // guarded by mu: no send before this one is pending
+}
+
+// Progress is how far the clients have come: totals since the history began, so
+// that two of them tell a rate.
+type Progress struct {
+	At        int64 // ns since the history began
+	Sent      int64
+	Acked     int64
+	Delivered int64
+	AckNS     int64 // time to acknowledgement, summed over what is acknowledged
+	GapNS     int64 // how long the send that waits longest has waited by now; 0: none waits
 }
 
 // ended are handles of sends and disturbances.
@@ -43,6 +57,7 @@ func (r *Recorder) BeginSend(s Send) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.h.Sends = append(r.h.Sends, s)
+	r.progress.Sent++
 	return len(r.h.Sends) - 1
 }
 
@@ -59,6 +74,8 @@ func (r *Recorder) EndSend(handle int, outcome Outcome, partition int32, offset 
 	if outcome == OK {
 		s.Offset = offset
 		r.acked[s.Load]++
+		r.progress.Acked++
+		r.progress.AckNS += s.Return - s.Call
 		r.wake(s.Load)
 	}
 	if err != nil {
@@ -102,6 +119,24 @@ func (r *Recorder) Receive(rec Receive) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.h.Receives = append(r.h.Receives, rec)
+	r.progress.Delivered++
+}
+
+// Progress tells how far the clients have come. It costs the same however long
+// the history is.
+func (r *Recorder) Progress() Progress {
+	now := r.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for r.oldest < len(r.h.Sends) && r.h.Sends[r.oldest].Outcome != Pending {
+		r.oldest++
+	}
+	p := r.progress
+	p.At = now
+	if r.oldest < len(r.h.Sends) {
+		p.GapNS = max(0, now-r.h.Sends[r.oldest].Call)
+	}
+	return p
 }
 
 // BeginDisturbance records that something is being done to the cluster and

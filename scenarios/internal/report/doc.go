@@ -8,6 +8,7 @@
 //	doc.go       this page
 //	run.go       Run, Step, Check, Verdict, exit codes
 //	event.go     Event, and the file of events
+//	sample.go    Sample: a look at the cluster and its clients
 //	terminal.go  progress and tables on a terminal
 //	html.go      report.html
 //	charts.go    its charts

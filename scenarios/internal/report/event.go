@@ -24,6 +24,7 @@ const (
 	RunPaused    EventKind = "run_paused"
 	RunResumed   EventKind = "run_resumed"
 	RunEnded     EventKind = "run_ended"
+	Sampled      EventKind = "sampled" // a look at the cluster and its clients
 )
 
 // Event is one line of events.ndjson, and one thing to show.
@@ -36,6 +37,7 @@ type Event struct {
 	Step   *Step     `json:"step,omitempty"`
 	Check  *Check    `json:"check,omitempty"`
 	Pause  *Pause    `json:"pause,omitempty"`
+	Sample *Sample   `json:"sample,omitempty"`
 	Text   string    `json:"text,omitempty"`
 	Judged bool      `json:"judged,omitempty"` // of a stage: its checks count
 }

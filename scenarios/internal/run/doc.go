@@ -13,6 +13,7 @@
 //	abilities.go  what the steps need, against what the setup can
 //	step.go    one step: inputs, timeout, until
 //	pause.go   stopping between steps, and the orders that end a pause
+//	sample.go  looks at the cluster and its clients while a run goes on
 //	judge.go   guards and criteria, failures
 //	dir.go     a run's directory and its checksums
 //	follow.go  following a run of any process

@@ -71,6 +71,7 @@ type engine struct {
 	log     *report.EventLog
 	env     *verb.Env
 	journal *history.Journal
+	sampler *sampler // nil until the cluster is prepared
 	values  spec.Values
 	failed  bool // a step failed
 	envErr  bool // it was the environment
@@ -247,6 +248,8 @@ func (e *engine) prepare(ctx context.Context) bool {
 		RunID: e.record.ID, Seed: e.options.Seed, Dir: e.dir, Brokers: s.Brokers, Cluster: cluster, Recorder: recorder,
 		Say: func(text string) { e.log.Add(report.Event{Kind: report.StepSays, Text: text}) },
 	}
+	e.sampler = startSampler(context.WithoutCancel(ctx), &sampler{nameOf: e.env.NameOf, progress: e.env.Recorder.Progress, add: e.log.Add, actor: "scenario:" + e.record.ID + "/sampler"})
+	e.sampler.see(cluster.Brokers())
 	return true
 }
 
@@ -358,6 +361,7 @@ func (e *engine) aftermath(ctx context.Context, judged report.Verdict) {
 	if len(s.Always) > 0 {
 		e.after(detached, "always", s.Always)
 	}
+	e.sampler.stop() // before the cleanup, which would look like an outage
 	e.env.Close()
 	e.unwritten = e.journal.Close()
 	keep := e.options.Keep == KeepAlways || e.options.Keep == KeepOnFailure && judged != report.Pass

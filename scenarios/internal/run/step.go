@@ -46,6 +46,7 @@ func (e *engine) step(ctx context.Context, stage string, s *spec.Step) error {
 	if err != nil {
 		record.Status, record.Error = report.StepFailed, err.Error()
 	}
+	e.sampler.see(e.env.Cluster.Brokers())
 	record.TookMS = time.Since(began).Milliseconds()
 	e.record.Steps = append(e.record.Steps, record)
 	e.log.Add(report.Event{Kind: report.StepEnded, Stage: stage, Step: &record})

@@ -179,6 +179,15 @@ func (e *Env) brokerOf(ctx context.Context, id int64) (string, error) {
 	return "", fmt.Errorf("no broker of this run has node id %d", id)
 }
 
+// NameOf is the name of the broker with a node id, as far as a step has learned
+// it.
+func (e *Env) NameOf(id int64) (string, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	name, ok := e.names[id]
+	return name, ok
+}
+
 // label names a node for people: "b4" where known, else "node 4".
 func (e *Env) label(id int64) string {
 	e.mu.Lock()

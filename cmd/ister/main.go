@@ -4,6 +4,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -40,6 +41,8 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 		return 0
 	case within(command, "admin"):
 		return cli.PrintError(stderr, command, args, err)
+	case errors.Is(err, errUnhealthy): // what is wrong was printed
+		return broker.ExitFault
 	}
 	// A broker ends with its own exit status; what is left is wrong usage.
 	fmt.Fprintf(stderr, "Error: %v\nWhat to do: see %s --help\n", err, command.CommandPath())
@@ -66,6 +69,6 @@ Start a cluster of one with "ister broker", look at it with "ister admin cluster
 status", and see it scale under load with "ister scenario run broker-scaling".`,
 		SilenceErrors: true, SilenceUsage: true,
 	}
-	root.AddCommand(newBrokerCommand(), cli.NewCommand(), scenarios.NewCommand(), mcp.NewCommand(scenarios.Files()), newVersionCommand())
+	root.AddCommand(newBrokerCommand(), newHealthCommand(), cli.NewCommand(), scenarios.NewCommand(), mcp.NewCommand(scenarios.Files()), newVersionCommand())
 	return root
 }

@@ -8,9 +8,10 @@ import (
 	"strings"
 )
 
-// PortLow and PortHigh bound the ports that FreePorts takes: below the range from which the system gives ports to outgoing
-// connections: a broker that was killed must find its port free when it comes
-// back, and a client that dials it meanwhile must not connect to itself.
+// PortLow and PortHigh bound the ports that FreePorts takes. They are below the
+// range from which the system gives ports to outgoing connections: a broker that
+// was killed must find its port free when it comes back, and a client that dials
+// it meanwhile must not connect to itself.
 const (
 	PortLow  = 20000
 	PortHigh = 32000

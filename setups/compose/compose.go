@@ -79,13 +79,14 @@ func (Setup) New(ctx context.Context, options setups.Options) (setups.Cluster, e
 	if err != nil {
 		return nil, err
 	}
-	path, digest, err := docker.FindBinary(ctx, options, engine.Arch)
+	binaries := docker.Binaries("compose", options, engine.Arch)
+	path, digest, err := binaries.Find(ctx, options.Binary)
 	if err != nil {
 		engine.Close()
 		return nil, err
 	}
 	run := filepath.Base(dir)
-	return &cluster{engine: engine, command: command, path: path, digest: digest, dir: dir, run: run, project: projectOf(run)}, nil
+	return &cluster{Fleet: docker.Fleet{Binaries: binaries, Path: path, Digest: digest}, engine: engine, command: command, dir: dir, run: run, project: projectOf(run)}, nil
 }
 
 // projectOf makes a project name, for which compose has rules, of a run's id.
@@ -96,31 +97,16 @@ func projectOf(run string) string {
 // Clean implements setups.Cleaner. The run's id is the last element of its
 // directory.
 func (Setup) Clean(ctx context.Context, dir string) (leftovers []string, err error) {
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, fmt.Errorf("run directory: %w", err)
-	}
-	return Clean(ctx, filepath.Base(abs))
-}
-
-// Clean removes everything on the engine that carries a run's id, also after a
-// crash of the runner, and returns what it could not remove.
-func Clean(ctx context.Context, runID string) (leftovers []string, err error) {
-	engine, err := docker.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer engine.Close()
-	return engine.Clean(ctx, runID)
+	return docker.CleanRun(ctx, dir)
 }
 
 type cluster struct {
 	docker.Fleet
 	engine            *docker.Engine
 	command           []string
-	path, digest      string
 	dir, run, project string
 	settings          []string // environment of compose
+	upgraded          bool     // overrideFile is there
 	ports             [most][3]int
 }
 
@@ -129,9 +115,10 @@ var (
 	_ setups.Cluster = (*cluster)(nil)
 	_ setups.Faults  = (*cluster)(nil)
 	_ setups.Inner   = (*cluster)(nil)
-)
 
-func (c *cluster) Binary() (string, string) { return docker.ImageName(c.digest), c.digest }
+	_ setups.Upgrader = (*cluster)(nil)
+	_ setups.Builder  = (*cluster)(nil)
+)
 
 // InnerAdmin implements setups.Inner.
 func (c *cluster) InnerAdmin(name string) string { return name + ".cluster:50051" }
@@ -185,7 +172,7 @@ func (c *cluster) Add(ctx context.Context) (setups.Broker, error) {
 // configure writes the compose file and its settings into the run's directory,
 // from where a person can use them as well.
 func (c *cluster) configure(ctx context.Context) error {
-	image, err := c.engine.EnsureImage(ctx, c.path, c.digest)
+	image, err := c.engine.EnsureImage(ctx, c.dir, c.Path, c.Digest)
 	if err != nil {
 		return err
 	}
@@ -211,12 +198,70 @@ func (c *cluster) configure(ctx context.Context) error {
 // compose runs a command of docker-compose or docker compose. Settings are given
 // as environment, which both take, and win over the caller's.
 func (c *cluster) compose(ctx context.Context, args ...string) error {
-	all := append(c.command[1:len(c.command):len(c.command)], "-f", filepath.Join(c.dir, "compose.yaml"), "--project-directory", c.dir, "--profile", "scale", "--profile", "more")
+	all := append(c.command[1:len(c.command):len(c.command)], "-f", filepath.Join(c.dir, "compose.yaml"))
+	if c.upgraded {
+		all = append(all, "-f", filepath.Join(c.dir, overrideFile))
+	}
+	all = append(all, "--project-directory", c.dir, "--profile", "scale", "--profile", "more")
 	cmd := exec.CommandContext(ctx, c.command[0], append(all, args...)...)
 	cmd.Dir, cmd.Env = c.dir, append(os.Environ(), c.settings...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("%s %s: %w\n%s", strings.Join(c.command, " "), strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
+	return nil
+}
+
+// Start implements setups.Cluster. A broker that was given another binary gets a
+// container of its image from compose, on the same volume.
+func (c *cluster) Start(ctx context.Context, name string) (*setups.Exit, error) {
+	m, err := c.Find(name)
+	if err != nil {
+		return nil, err
+	}
+	if !m.Stale() {
+		return c.Fleet.Start(ctx, name)
+	}
+	if _, err := c.engine.EnsureImage(ctx, c.dir, m.Path, m.Digest); err != nil {
+		return nil, err
+	}
+	if err := c.override(); err != nil {
+		return nil, err
+	}
+	// docker-compose 1.29 cannot make a container anew with a recent engine, whose
+	// images have no ContainerConfig: the old one goes first.
+	if err := c.engine.RemoveContainer(ctx, m.Box.ID()); err != nil {
+		return nil, fmt.Errorf("remove the container of %s: %w", name, err)
+	}
+	if err := c.up(ctx, m); err != nil {
+		return nil, err
+	}
+	if m.Cut { // a cut lasts over an upgrade
+		m.Cut = false
+		if err := c.engine.CutOff(ctx, m, c.network()); err != nil {
+			return nil, err
+		}
+	}
+	return c.Answers(ctx, m)
+}
+
+// overrideFile says which brokers have another image than the rest. Both kinds of
+// compose read it by themselves, beside compose.yaml.
+const overrideFile = "compose.override.yaml"
+
+// override gives every broker the image that it is to start with.
+func (c *cluster) override() error {
+	text := "# The images after an upgrade.\nversion: \"3.9\"\nservices:\n"
+	for _, b := range c.Brokers() {
+		m, err := c.Find(b.Name)
+		if err != nil {
+			continue // not started yet
+		}
+		text += fmt.Sprintf("  %s: {image: %q}\n", b.Name, docker.ImageName(m.Digest))
+	}
+	if err := os.WriteFile(filepath.Join(c.dir, overrideFile), []byte(text), 0o644); err != nil {
+		return fmt.Errorf("write the images of upgraded brokers: %w", err)
+	}
+	c.upgraded = true
 	return nil
 }
 
@@ -255,7 +300,7 @@ func (c *cluster) adopt(ctx context.Context, m *docker.Member) error {
 	if len(list.Items) != 1 {
 		return fmt.Errorf("compose made %d containers of %s, want 1", len(list.Items), m.Name)
 	}
-	if err := docker.Record(c.dir, m.Broker, docker.ImageName(c.digest), c.digest, strings.Fields(list.Items[0].Command)); err != nil {
+	if err := docker.Record(c.dir, m.Broker, docker.ImageName(m.Digest), m.Digest, strings.Fields(list.Items[0].Command)); err != nil {
 		return err
 	}
 	box := c.engine.NewBox(list.Items[0].ID, m.Name, filepath.Join(c.dir, m.LogFile))
@@ -278,8 +323,8 @@ func (c *cluster) Close(ctx context.Context) []string {
 	if c.settings != nil {
 		errs = append(errs, c.compose(ctx, "down", "--volumes", "--remove-orphans"))
 	}
-	left, err := c.engine.Clean(ctx, c.run)
-	errs = append(errs, err, c.engine.RemoveImage(ctx, docker.ImageName(c.digest)))
+	left, err := c.engine.Clean(ctx, c.dir)
+	errs = append(errs, err)
 	if err := errors.Join(errs...); err != nil {
 		left = append(left, err.Error())
 	}

@@ -15,12 +15,11 @@ import (
 
 type cluster struct {
 	docker.Fleet
-	engine       *docker.Engine
-	path, digest string
-	dir, run     string
-	say          func(string)
-	limits       setups.Limits
-	links        fault.Network
+	engine   *docker.Engine
+	dir, run string
+	say      func(string)
+	limits   setups.Limits
+	links    fault.Network
 
 	// networks and brokers change in Limit, Form and Add only, which are called
 	// one at a time.
@@ -32,6 +31,7 @@ type cluster struct {
 type broker struct {
 	*docker.Member
 	ports [3]int       // published: kafka, admin, metrics
+	more  []string     // arguments that say how it finds its cluster
 	link  *fault.Proxy // nil without links
 	hold  string       // id of the container that keeps its disk, "" for none
 }
@@ -42,9 +42,10 @@ var (
 	_ setups.Faults  = (*cluster)(nil)
 	_ setups.Limiter = (*cluster)(nil)
 	_ setups.Inner   = (*cluster)(nil)
-)
 
-func (c *cluster) Binary() (string, string) { return docker.ImageName(c.digest), c.digest }
+	_ setups.Upgrader = (*cluster)(nil)
+	_ setups.Builder  = (*cluster)(nil)
+)
 
 // InnerAdmin implements setups.Inner.
 func (c *cluster) InnerAdmin(name string) string {
@@ -76,13 +77,14 @@ func (c *cluster) Form(ctx context.Context, n int) ([]setups.Broker, error) {
 	}
 	// The engine takes a second or more for each; the image comes first, so that
 	// it is built once.
-	if _, err := c.engine.EnsureImage(ctx, c.path, c.digest); err != nil {
+	if _, err := c.engine.EnsureImage(ctx, c.dir, c.Path, c.Digest); err != nil {
 		return nil, err
 	}
 	errs := make([]error, n)
 	var launches sync.WaitGroup
 	for i, b := range brokers {
-		launches.Go(func() { errs[i] = c.launch(ctx, b, "--seed-nodes", strings.Join(seeds, ",")) })
+		b.more = []string{"--seed-nodes", strings.Join(seeds, ",")}
+		launches.Go(func() { errs[i] = c.launch(ctx, b) })
 	}
 	launches.Wait()
 	if err := errors.Join(errs...); err != nil {
@@ -101,7 +103,8 @@ func (c *cluster) Add(ctx context.Context) (setups.Broker, error) {
 	if err != nil {
 		return setups.Broker{}, err
 	}
-	if err := c.launch(ctx, b, "--join"); err != nil {
+	b.more = []string{"--join"}
+	if err := c.launch(ctx, b); err != nil {
 		return setups.Broker{}, err
 	}
 	if err := c.Await(ctx, b.Member, "/healthz"); err != nil {
@@ -110,6 +113,25 @@ func (c *cluster) Add(ctx context.Context) (setups.Broker, error) {
 	started := b.Broker
 	started.Running = true
 	return started, nil
+}
+
+// Start implements setups.Cluster. A broker that was given another binary gets a
+// container of its image, on the same volume, names and ports.
+func (c *cluster) Start(ctx context.Context, name string) (*setups.Exit, error) {
+	b, err := c.find(name)
+	if err != nil {
+		return nil, err
+	}
+	if !b.Stale() {
+		return c.Fleet.Start(ctx, name)
+	}
+	if err := c.engine.RemoveContainer(ctx, b.Box.ID()); err != nil {
+		return nil, fmt.Errorf("remove the container of %s: %w", name, err)
+	}
+	if err := c.launch(ctx, b); err != nil {
+		return nil, err
+	}
+	return c.Answers(ctx, b.Member)
 }
 
 // Close stops the brokers in order and removes all that the run made, the image
@@ -126,10 +148,7 @@ func (c *cluster) Close(ctx context.Context) []string {
 			_ = b.link.Close()
 		}
 	}
-	left, err := c.engine.Clean(ctx, c.run)
-	if err == nil {
-		err = c.engine.RemoveImage(ctx, docker.ImageName(c.digest))
-	}
+	left, err := c.engine.Clean(ctx, c.dir)
 	if err != nil {
 		left = append(left, err.Error())
 	}

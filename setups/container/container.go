@@ -48,31 +48,17 @@ func (s Setup) New(ctx context.Context, options setups.Options) (setups.Cluster,
 	if err != nil {
 		return nil, err
 	}
-	path, digest, err := docker.FindBinary(ctx, options, engine.Arch)
+	binaries := docker.Binaries("container", options, engine.Arch)
+	path, digest, err := binaries.Find(ctx, options.Binary)
 	if err != nil {
 		engine.Close()
 		return nil, err
 	}
-	return &cluster{engine: engine, path: path, digest: digest, dir: dir, run: filepath.Base(dir), say: options.Say}, nil
+	return &cluster{Fleet: docker.Fleet{Binaries: binaries, Path: path, Digest: digest}, engine: engine, dir: dir, run: filepath.Base(dir), say: options.Say}, nil
 }
 
 // Clean implements setups.Cleaner. The run's id is the last element of its
 // directory.
 func (Setup) Clean(ctx context.Context, dir string) (leftovers []string, err error) {
-	abs, err := filepath.Abs(dir)
-	if err != nil {
-		return nil, fmt.Errorf("run directory: %w", err)
-	}
-	return Clean(ctx, filepath.Base(abs))
-}
-
-// Clean removes everything on the engine that carries a run's id, also after a
-// crash of the runner, and returns what it could not remove.
-func Clean(ctx context.Context, runID string) (leftovers []string, err error) {
-	engine, err := docker.Connect(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer engine.Close()
-	return engine.Clean(ctx, runID)
+	return docker.CleanRun(ctx, dir)
 }

@@ -121,9 +121,9 @@ func (c *cluster) publish(b *broker) error {
 
 // launch creates the broker's container and starts it. A port that somebody took
 // since it was chosen is replaced.
-func (c *cluster) launch(ctx context.Context, b *broker, more ...string) error {
+func (c *cluster) launch(ctx context.Context, b *broker) error {
 	for attempt := 1; ; attempt++ {
-		err := c.tryLaunch(ctx, b, more)
+		err := c.tryLaunch(ctx, b)
 		if err == nil || attempt == createAttempts || ctx.Err() != nil {
 			return err
 		}
@@ -140,13 +140,13 @@ func (c *cluster) launch(ctx context.Context, b *broker, more ...string) error {
 	}
 }
 
-func (c *cluster) tryLaunch(ctx context.Context, b *broker, more []string) error {
-	image, err := c.engine.EnsureImage(ctx, c.path, c.digest)
+func (c *cluster) tryLaunch(ctx context.Context, b *broker) error {
+	image, err := c.engine.EnsureImage(ctx, c.dir, b.Path, b.Digest)
 	if err != nil {
 		return err
 	}
-	args := c.arguments(b, more)
-	if err := docker.Record(c.dir, b.Broker, image, c.digest, args); err != nil {
+	args := c.arguments(b)
+	if err := docker.Record(c.dir, b.Broker, image, b.Digest, args); err != nil {
 		return err
 	}
 	if err := c.hold(ctx, b, image); err != nil {
@@ -156,6 +156,11 @@ func (c *cluster) tryLaunch(ctx context.Context, b *broker, more []string) error
 	if err != nil {
 		return fmt.Errorf("create the container of %s: %w", b.Name, err)
 	}
+	if b.Cut { // a cut lasts over an upgrade
+		if err := c.engine.TakeNetwork(ctx, made.GetContainerID(), c.networks.cluster); err != nil {
+			return fmt.Errorf("keep %s cut off: %w", b.Name, err)
+		}
+	}
 	box := c.engine.NewBox(made.GetContainerID(), b.Name, filepath.Join(c.dir, b.LogFile))
 	if err := box.Start(ctx); err != nil {
 		_ = made.Terminate(ctx) // Close removes it by its label otherwise
@@ -164,7 +169,7 @@ func (c *cluster) tryLaunch(ctx context.Context, b *broker, more []string) error
 	return c.Started(ctx, b.Member, box)
 }
 
-func (c *cluster) arguments(b *broker, more []string) []string {
+func (c *cluster) arguments(b *broker) []string {
 	listen := func(port int) string { return "0.0.0.0:" + strconv.Itoa(port) }
 	args := []string{"broker", "--data-dir", dataDir,
 		"--broker-addr", listen(kafkaPort), "--advertised-broker-addr", b.Kafka,
@@ -176,7 +181,7 @@ func (c *cluster) arguments(b *broker, more []string) []string {
 	if c.limits.DiskBytes > 0 {
 		args = append(args, "--disk-reserve-bytes", strconv.FormatInt(c.limits.DiskBytes/8, 10))
 	}
-	return append(args, more...)
+	return append(args, b.more...)
 }
 
 func (c *cluster) request(b *broker, image string, args []string) testcontainers.ContainerRequest {

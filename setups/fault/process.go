@@ -59,6 +59,9 @@ var (
 	_ setups.Limiter = (*cluster)(nil)
 )
 
+// Unwrap gives the process setup's cluster, for setups.As.
+func (c *cluster) Unwrap() setups.Cluster { return c.Cluster }
+
 // Limit implements setups.Limiter.
 func (c *cluster) Limit(l setups.Limits) error {
 	if l.DiskBytes != 0 {

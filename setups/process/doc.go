@@ -9,7 +9,6 @@
 //
 //	doc.go      this page
 //	process.go  the setup and its cluster
-//	binary.go   finding or building the ister binary
 //	ledger.go   what was started, also for a later `clean`
 //	wait_linux.go, wait_other.go  an end without reaping
 package process

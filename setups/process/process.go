@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/ister-mq/ister/setups"
+	"github.com/ister-mq/ister/setups/internal/build"
 )
 
 // Setup implements setups.Setup.
@@ -34,25 +35,12 @@ func (Setup) Check(context.Context) []setups.Finding {
 	if _, err := setups.FreePorts(16); err != nil {
 		ports = setups.Finding{Code: "FREE_PORTS", Fatal: true, Message: err.Error(), Remedy: "end what listens on those ports"}
 	}
-	return append(findings, ports, checkBinary())
+	return append(findings, ports, target(setups.Options{}).Check())
 }
 
-func checkBinary() setups.Finding {
-	f := setups.Finding{Code: "BROKER_BINARY", OK: true}
-	if self, err := os.Executable(); err == nil && filepath.Base(self) == "ister" {
-		f.Message = "this executable: " + self
-		return f
-	}
-	root, err := sourceRoot()
-	if err != nil {
-		f.OK, f.Fatal, f.Message, f.Remedy = false, true, "there is no ister binary", "run `ister scenario`, or give --ister-bin FILE"
-		return f
-	}
-	f.Message = "built from " + root + " when needed"
-	if _, err := exec.LookPath("go"); err != nil {
-		f.OK, f.Fatal, f.Message, f.Remedy = false, true, "the go command is not installed", "install Go, or give --ister-bin FILE"
-	}
-	return f
+// target is what a binary has to be here.
+func target(options setups.Options) build.Target {
+	return build.Target{Setup: "process", CacheDir: options.CacheDir, Usable: build.Executable, Say: options.Say}
 }
 
 // New implements setups.Setup.
@@ -60,7 +48,8 @@ func (Setup) New(ctx context.Context, options setups.Options) (setups.Cluster, e
 	if options.Say == nil {
 		options.Say = func(string) {}
 	}
-	path, digest, err := findBinary(ctx, options.Binary, options.CacheDir, options.Say)
+	binaries := target(options)
+	path, digest, err := binaries.Find(ctx, options.Binary)
 	if err != nil {
 		return nil, err
 	}
@@ -68,14 +57,15 @@ func (Setup) New(ctx context.Context, options setups.Options) (setups.Cluster, e
 	if err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
-	return &cluster{path: path, digest: digest, dir: dir, ledger: NewLedger(dir), http: &http.Client{Timeout: time.Second}}, nil
+	return &cluster{binaries: binaries, path: path, digest: digest, dir: dir, ledger: NewLedger(dir), http: &http.Client{Timeout: time.Second}}, nil
 }
 
 // closeGrace is how long Close lets brokers end in order.
 const closeGrace = 5 * time.Second
 
 type cluster struct {
-	path, digest, dir string
+	binaries          build.Target
+	path, digest, dir string // of the first build, and of the run
 	ledger            *Ledger
 	http              *http.Client
 	front             func(name, listens string) (string, error) // nil: nothing stands in front
@@ -88,8 +78,9 @@ type cluster struct {
 // broker is one broker and its present process.
 type broker struct {
 	setups.Broker
-	args []string
-	run  *running // nil: not running
+	path, digest string // of its binary
+	args         []string
+	run          *running // nil: not running
 }
 
 // running is one process. done is closed once it has been waited for; exit is
@@ -217,7 +208,8 @@ func (c *cluster) prepare() (*broker, error) {
 		return nil, fmt.Errorf("make the broker's directory: %w", err)
 	}
 	at := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", ports[i]) }
-	b := &broker{Broker: setups.Broker{Name: name, Kafka: at(0), Admin: at(1), Raft: at(2), Metrics: at(3), LogFile: filepath.Join(home, "log")}}
+	b := &broker{path: c.path, digest: c.digest,
+		Broker: setups.Broker{Name: name, Kafka: at(0), Admin: at(1), Raft: at(2), Metrics: at(3), LogFile: filepath.Join(home, "log")}}
 	b.args = []string{"broker", "--data-dir", filepath.Join(c.dir, home, "data"), "--broker-addr", b.Kafka, "--admin-addr", b.Admin,
 		"--raft-addr", b.Raft, "--prom-exporter", b.Metrics}
 	if c.front != nil {
@@ -234,10 +226,10 @@ func (c *cluster) prepare() (*broker, error) {
 // launch starts the broker's process.
 func (c *cluster) launch(b *broker) error {
 	home := filepath.Join(c.dir, "brokers", b.Name)
-	if err := os.WriteFile(filepath.Join(home, "cmd"), []byte(c.path+" "+strings.Join(b.args, " ")+"\n"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(home, "cmd"), []byte(b.path+" "+strings.Join(b.args, " ")+"\n"), 0o644); err != nil {
 		return fmt.Errorf("write the command of %s: %w", b.Name, err)
 	}
-	config := fmt.Sprintf("name: %s\nkafka: %s\nadmin: %s\nraft: %s\nmetrics: %s\nbinary: %s\nsha256: %s\n", b.Name, b.Kafka, b.Admin, b.Raft, b.Metrics, c.path, c.digest)
+	config := fmt.Sprintf("name: %s\nkafka: %s\nadmin: %s\nraft: %s\nmetrics: %s\nbinary: %s\nsha256: %s\n", b.Name, b.Kafka, b.Admin, b.Raft, b.Metrics, b.path, b.digest)
 	if err := os.WriteFile(filepath.Join(home, "config"), []byte(config), 0o644); err != nil {
 		return fmt.Errorf("write the config of %s: %w", b.Name, err)
 	}
@@ -246,7 +238,7 @@ func (c *cluster) launch(b *broker) error {
 		return fmt.Errorf("open the log of %s: %w", b.Name, err)
 	}
 	defer log.Close()
-	cmd := exec.Command(c.path, b.args...)
+	cmd := exec.Command(b.path, b.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = home, log, log
 	cmd.Env = environment()
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -359,6 +351,28 @@ func (c *cluster) Start(ctx context.Context, name string) (*setups.Exit, error) 
 		return nil, err
 	}
 	return c.await(ctx, b, "/healthz")
+}
+
+// Builds implements setups.Builder.
+func (c *cluster) Builds(ctx context.Context, upgrade string) (first, next setups.Build, err error) {
+	return c.binaries.Two(ctx, c.path, upgrade)
+}
+
+// Upgrade implements setups.Upgrader.
+func (c *cluster) Upgrade(_ context.Context, name, binary string) error {
+	b, err := c.find(name)
+	if err != nil {
+		return err
+	}
+	if b.run != nil && !b.run.over() {
+		return fmt.Errorf("%s runs: stop it before it gets another binary", name)
+	}
+	path, digest, err := c.binaries.Accept(binary)
+	if err != nil {
+		return err
+	}
+	b.path, b.digest = path, digest
+	return nil
 }
 
 func (c *cluster) Stop(ctx context.Context, name string, grace time.Duration) (setups.Exit, error) {

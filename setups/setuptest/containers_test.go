@@ -67,14 +67,14 @@ func left(t *testing.T, id string) []string {
 
 func TestContainer(t *testing.T) {
 	o := run(t)
-	setuptest.Run(t, setuptest.Config{Setup: container.Setup{}, Options: o,
+	setuptest.Run(t, setuptest.Config{Setup: container.Setup{}, Options: o, Upgrades: true,
 		Faults: []setups.Fault{setups.FaultCutOff},
 		Left:   func() []string { return left(t, filepath.Base(o.Dir)) }})
 }
 
 func TestContainerWithLimits(t *testing.T) {
 	o := run(t)
-	setuptest.Run(t, setuptest.Config{Setup: container.Setup{}, Options: o,
+	setuptest.Run(t, setuptest.Config{Setup: container.Setup{}, Options: o, Upgrades: true,
 		Limits: setups.Limits{DiskBytes: 256 << 20, Links: true},
 		Faults: []setups.Fault{setups.FaultCutOff, setups.FaultSlow, setups.FaultFillDisk},
 		Left:   func() []string { return left(t, filepath.Base(o.Dir)) }})
@@ -106,7 +106,7 @@ func TestContainersAreCleanedUpAfterACrashOfTheRunner(t *testing.T) {
 
 func TestCompose(t *testing.T) {
 	o := run(t)
-	setuptest.Run(t, setuptest.Config{Setup: compose.Setup{}, Options: o,
+	setuptest.Run(t, setuptest.Config{Setup: compose.Setup{}, Options: o, Upgrades: true,
 		Faults: []setups.Fault{setups.FaultCutOff},
 		Left:   func() []string { return left(t, filepath.Base(o.Dir)) }})
 }

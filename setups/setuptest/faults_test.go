@@ -12,7 +12,7 @@ import (
 
 // Mounting file systems needs root.
 func TestProcessWithLimits(t *testing.T) {
-	setuptest.Run(t, setuptest.Config{Setup: fault.Setup{}, Options: options(t),
+	setuptest.Run(t, setuptest.Config{Setup: fault.Setup{}, Options: options(t), Upgrades: true,
 		Limits: setups.Limits{DiskBytes: 256 << 20, Links: true},
 		Faults: []setups.Fault{setups.FaultCutOff, setups.FaultSlow, setups.FaultFillDisk}})
 }

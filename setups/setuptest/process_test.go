@@ -45,5 +45,5 @@ func options(t *testing.T) setups.Options {
 }
 
 func TestProcess(t *testing.T) {
-	setuptest.Run(t, setuptest.Config{Setup: process.Setup{}, Options: options(t)})
+	setuptest.Run(t, setuptest.Config{Setup: process.Setup{}, Options: options(t), Upgrades: true})
 }

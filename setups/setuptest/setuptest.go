@@ -29,6 +29,8 @@ type Config struct {
 	Setup   setups.Setup
 	Options setups.Options // Dir is the run's directory
 	Limits  setups.Limits  // zero: none are set
+	// Upgrades: brokers can be given another build.
+	Upgrades bool
 	// Faults that have to work.
 	Faults []setups.Fault
 	// Left lists what is still there of a closed cluster; nil when files are all
@@ -96,6 +98,7 @@ func Run(t *testing.T, cfg Config) {
 		{"stops in order and keeps the data", (*suite).stops},
 		{"kills and keeps the data", (*suite).kills},
 		{"freezes and thaws", (*suite).freezes},
+		{"upgrades a broker and goes back", (*suite).upgrades},
 		{"offers the faults it has to", (*suite).offers},
 		{"cuts a broker off and heals", (*suite).cutsOff},
 		{"slows a broker down", (*suite).slows},
@@ -197,6 +200,7 @@ type identity struct {
 	Node        int    `json:"node_id"`
 	Incarnation string `json:"incarnation"`
 	State       string `json:"state"`
+	Version     string `json:"version"`
 }
 
 func (s *suite) identity(name string) (id identity) {
@@ -386,6 +390,45 @@ func (s *suite) freezes() {
 	s.must(s.cluster.Kill(s.context(), "b2"))
 	s.down("b2")
 	s.restart("b2", was)
+}
+
+func (s *suite) upgrades() {
+	builder, builds := setups.As[setups.Builder](s.cluster)
+	upgrader, upgrades := setups.As[setups.Upgrader](s.cluster)
+	if !builds || !upgrades {
+		if s.cfg.Upgrades {
+			s.Errorf("%s does not upgrade brokers", s.cfg.Setup.Name())
+		}
+		return
+	}
+	first, next, err := builder.Builds(s.context(), "")
+	s.must(err)
+	if first.Version == next.Version || first.SHA256 == next.SHA256 || first.Version == "" || next.Version == "" {
+		s.Fatalf("two builds that cannot be told apart: %+v, %+v", first, next)
+	}
+	if _, _, err := builder.Builds(s.context(), first.Path); err == nil {
+		s.Error("the same binary counts as another build")
+	}
+	if err := upgrader.Upgrade(s.context(), "b3", next.Path); err == nil {
+		s.Error("a broker that runs got another binary")
+	}
+	was := s.identity("b3")
+	for _, b := range []setups.Build{next, first} {
+		_, err := s.cluster.Stop(s.context(), "b3", stopGrace)
+		s.must(err)
+		if err := upgrader.Upgrade(s.context(), "b3", filepath.Join(s.cfg.Options.Dir, "none")); err == nil {
+			s.Error("a file that does not exist was taken for a binary")
+		}
+		s.must(upgrader.Upgrade(s.context(), "b3", b.Path))
+		s.restart("b3", was)
+		if is := s.identity("b3").Version; is != b.Version {
+			s.Errorf("b3 says that it is version %s, want %s", is, b.Version)
+		}
+		s.kafka("b3")
+	}
+	if err := upgrader.Upgrade(s.context(), "b9", next.Path); err == nil {
+		s.Error("a broker that does not exist got another binary")
+	}
 }
 
 // faults is the cluster's, when the fault works on it.

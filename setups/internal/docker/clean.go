@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/containerd/errdefs"
@@ -16,22 +18,25 @@ const RunLabel = "ister.run"
 // removePause is how long a removal waits for the engine to let go of something.
 const removePause = 100 * time.Millisecond
 
-// Clean removes every container, network and volume with the run's label, and
-// images that its containers used and nobody uses any more. It returns what is
-// still there.
-func (e *Engine) Clean(ctx context.Context, run string) (leftovers []string, err error) {
+// Clean removes every container, network and volume with the label of the run
+// whose directory is given, and images that it used and nobody uses any more. It
+// returns what is still there.
+func (e *Engine) Clean(ctx context.Context, dir string) (leftovers []string, err error) {
+	run := filepath.Base(dir)
 	filter := make(client.Filters).Add("label", RunLabel+"="+run)
-	images := map[string]bool{}
+	images, err := notedImages(dir)
+	if err != nil {
+		return nil, err
+	}
 	list, err := e.API.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filter})
 	if err != nil {
 		return nil, fmt.Errorf("list containers of run %s: %w", run, err)
 	}
 	for _, c := range list.Items {
-		images[c.Image] = true
-		if err := e.remove(ctx, func() error {
-			_, err := e.API.ContainerRemove(ctx, c.ID, client.ContainerRemoveOptions{Force: true})
-			return err
-		}); err != nil {
+		if !slices.Contains(images, c.Image) {
+			images = append(images, c.Image)
+		}
+		if err := e.RemoveContainer(ctx, c.ID); err != nil {
 			leftovers = append(leftovers, fmt.Sprintf("container %s: %v", c.ID[:12], err))
 		}
 	}
@@ -59,12 +64,34 @@ func (e *Engine) Clean(ctx context.Context, run string) (leftovers []string, err
 			leftovers = append(leftovers, fmt.Sprintf("volume %s: %v", v.Name, err))
 		}
 	}
-	for name := range images {
+	for _, name := range images {
 		if err := e.RemoveImage(ctx, name); err != nil {
 			leftovers = append(leftovers, fmt.Sprintf("image %s: %v", name, err))
 		}
 	}
 	return leftovers, nil
+}
+
+// RemoveContainer removes a container, running or not.
+func (e *Engine) RemoveContainer(ctx context.Context, id string) error {
+	return e.remove(ctx, func() error {
+		_, err := e.API.ContainerRemove(ctx, id, client.ContainerRemoveOptions{Force: true})
+		return err
+	})
+}
+
+// CleanRun is Clean for a run whose runner may be gone.
+func CleanRun(ctx context.Context, dir string) (leftovers []string, err error) {
+	abs, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, fmt.Errorf("run directory: %w", err)
+	}
+	engine, err := Connect(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer engine.Close()
+	return engine.Clean(ctx, abs)
 }
 
 // remove repeats a removal that conflicts with one still under way.

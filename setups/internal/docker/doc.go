@@ -10,7 +10,7 @@
 // File map:
 //
 //	engine.go  the connection, and what doctor says of it
-//	binary.go  finding or building a static binary for the engine's platform
+//	binary.go  what a binary has to be to run on the engine
 //	image.go   the image, named by the binary's digest
 //	box.go     one container: start, end, freeze, log
 //	fleet.go   the brokers of a cluster and their life

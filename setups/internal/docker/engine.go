@@ -127,7 +127,7 @@ func Check(ctx context.Context) []setups.Finding {
 	if err != nil {
 		engine.OK, engine.Fatal, engine.Message = false, true, err.Error()
 		engine.Remedy = "install Docker Engine 20.10 or newer (Debian: apt-get install docker.io) and start it, or set DOCKER_HOST; this user must be allowed to use its socket"
-		return []setups.Finding{engine, checkBinary("")}
+		return []setups.Finding{engine}
 	}
 	defer e.Close()
 	engine.Message = "linux/" + e.Arch + " at " + e.API.DaemonHost() + ", published ports are dialled at " + e.Host
@@ -135,5 +135,5 @@ func Check(ctx context.Context) []setups.Finding {
 	if _, err := setups.FreePorts(16); err != nil {
 		ports = setups.Finding{Code: "FREE_PORTS", Fatal: true, Message: err.Error(), Remedy: "end what listens on those ports"}
 	}
-	return []setups.Finding{engine, ports, checkBinary(e.Arch)}
+	return []setups.Finding{engine, ports, Binaries("", setups.Options{}, e.Arch).Check()}
 }

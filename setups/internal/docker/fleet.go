@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/ister-mq/ister/setups"
+	"github.com/ister-mq/ister/setups/internal/build"
 )
 
 const (
@@ -25,12 +26,21 @@ type Member struct {
 	Box *Box // nil before the first start
 	// Cut: off the cluster network.
 	Cut bool
+	// Path and Digest are of the binary that it starts with, Made is the digest of
+	// the one that its container was made for.
+	Path, Digest, Made string
 }
 
+// Stale: the container is of another build than the broker is to start with.
+func (m *Member) Stale() bool { return m.Made != m.Digest && !m.Box.Running() }
+
 // Fleet is the life of brokers in containers, the same however these are made.
-// It implements the part of setups.Cluster that starts and ends brokers. The
-// zero value is ready.
+// It implements the part of setups.Cluster that starts and ends brokers.
 type Fleet struct {
+	// Binaries says what a binary has to be, Path and Digest are of the first one.
+	Binaries     build.Target
+	Path, Digest string
+
 	mu      sync.Mutex
 	members []*Member // guarded by mu, as is each Box
 	closed  bool      // guarded by mu
@@ -43,6 +53,7 @@ func (f *Fleet) Enter(m *Member) error {
 	if f.closed {
 		return errors.New("the cluster is closed")
 	}
+	m.Path, m.Digest = f.Path, f.Digest
 	f.members = append(f.members, m)
 	return nil
 }
@@ -58,7 +69,7 @@ func (f *Fleet) Size() int {
 // closed is ended.
 func (f *Fleet) Started(ctx context.Context, m *Member, box *Box) error {
 	f.mu.Lock()
-	m.Box = box
+	m.Box, m.Made = box, m.Digest
 	closed := f.closed
 	f.mu.Unlock()
 	if closed {
@@ -101,6 +112,32 @@ func (f *Fleet) Await(ctx context.Context, m *Member, path string) error {
 	return err
 }
 
+// Binary implements setups.Cluster.
+func (f *Fleet) Binary() (name, digest string) { return ImageName(f.Digest), f.Digest }
+
+// Builds implements setups.Builder.
+func (f *Fleet) Builds(ctx context.Context, upgrade string) (first, next setups.Build, err error) {
+	return f.Binaries.Two(ctx, f.Path, upgrade)
+}
+
+// Upgrade implements setups.Upgrader. The container of another build is made at
+// the next start.
+func (f *Fleet) Upgrade(_ context.Context, name, binary string) error {
+	m, err := f.Find(name)
+	if err != nil {
+		return err
+	}
+	if m.Box.Running() {
+		return fmt.Errorf("%s runs: stop it before it gets another binary", name)
+	}
+	path, digest, err := f.Binaries.Accept(binary)
+	if err != nil {
+		return err
+	}
+	m.Path, m.Digest = path, digest
+	return nil
+}
+
 // Start implements setups.Cluster.
 func (f *Fleet) Start(ctx context.Context, name string) (*setups.Exit, error) {
 	m, err := f.Find(name)
@@ -110,6 +147,11 @@ func (f *Fleet) Start(ctx context.Context, name string) (*setups.Exit, error) {
 	if err := m.Box.Start(ctx); err != nil {
 		return nil, err
 	}
+	return f.Answers(ctx, m)
+}
+
+// Answers waits until a broker that was just started answers, or has ended.
+func (f *Fleet) Answers(ctx context.Context, m *Member) (*setups.Exit, error) {
 	return m.Box.Await(ctx, "http://"+m.Admin+"/healthz")
 }
 

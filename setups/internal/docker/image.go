@@ -4,9 +4,14 @@ import (
 	"archive/tar"
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
@@ -26,10 +31,17 @@ ENTRYPOINT ["/ister"]
 // ImageName is the image of a binary.
 func ImageName(digest string) string { return imageRepository + ":" + digest[:12] }
 
-// EnsureImage builds the image of a binary unless the engine has it. It needs no
-// registry. A second run may remove it at any time before a container uses it.
-func (e *Engine) EnsureImage(ctx context.Context, binary, digest string) (string, error) {
+// imagesFile is the file in a run's directory that lists the images it used.
+const imagesFile = "images"
+
+// EnsureImage builds the image of a binary unless the engine has it, and notes
+// in the run's directory that the run uses it. It needs no registry. A second run
+// may remove it at any time before a container uses it.
+func (e *Engine) EnsureImage(ctx context.Context, dir, binary, digest string) (string, error) {
 	name := ImageName(digest)
+	if err := noteImage(dir, name); err != nil {
+		return "", err
+	}
 	_, err := e.API.ImageInspect(ctx, name)
 	if err == nil {
 		return name, nil
@@ -51,6 +63,35 @@ func (e *Engine) EnsureImage(ctx context.Context, binary, digest string) (string
 		return "", fmt.Errorf("build image %s: %w\n%s", name, err, output.Bytes())
 	}
 	return name, nil
+}
+
+// noting is held while a list of images is changed: brokers start together.
+var noting sync.Mutex
+
+// noteImage adds an image to the run's list, which outlives the runner: after an
+// upgrade no container tells of the image before it.
+func noteImage(dir, name string) error {
+	noting.Lock()
+	defer noting.Unlock()
+	names, err := notedImages(dir)
+	if err != nil || slices.Contains(names, name) {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return fmt.Errorf("make the run's directory: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, imagesFile), []byte(strings.Join(append(names, name), "\n")+"\n"), 0o644); err != nil {
+		return fmt.Errorf("note the image: %w", err)
+	}
+	return nil
+}
+
+func notedImages(dir string) ([]string, error) {
+	data, err := os.ReadFile(filepath.Join(dir, imagesFile))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("read the list of images: %w", err)
+	}
+	return strings.Fields(string(data)), nil
 }
 
 // buildContext is a tar with the Dockerfile and the binary.

@@ -14,11 +14,17 @@ func (e *Engine) CutOff(ctx context.Context, m *Member, networkName string) erro
 	if m.Cut {
 		return nil
 	}
-	if _, err := e.API.NetworkDisconnect(ctx, networkName, client.NetworkDisconnectOptions{Container: m.Box.ID()}); err != nil {
+	if err := e.TakeNetwork(ctx, m.Box.ID(), networkName); err != nil {
 		return fmt.Errorf("cut %s off: %w", m.Name, err)
 	}
 	m.Cut = true
 	return nil
+}
+
+// TakeNetwork takes a network from a container.
+func (e *Engine) TakeNetwork(ctx context.Context, id, networkName string) error {
+	_, err := e.API.NetworkDisconnect(ctx, networkName, client.NetworkDisconnectOptions{Container: id})
+	return err
 }
 
 // Heal gives it back, under the same names.

@@ -18,7 +18,7 @@ import (
 	"github.com/ister-mq/ister/setups"
 	"github.com/ister-mq/ister/setups/compose"
 	"github.com/ister-mq/ister/setups/container"
-	"github.com/ister-mq/ister/setups/process"
+	"github.com/ister-mq/ister/setups/fault"
 )
 
 // ExitCode is the process exit code that an error of the command stands for; 0
@@ -103,7 +103,7 @@ type common struct {
 
 // NewCommand makes the command tree. Its errors carry exit codes; see ExitCode.
 func NewCommand() *cobra.Command {
-	return newCommand(process.Setup{}, container.Setup{}, compose.Setup{})
+	return newCommand(fault.Setup{}, container.Setup{}, compose.Setup{})
 }
 
 func newCommand(known ...setups.Setup) *cobra.Command {

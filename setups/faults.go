@@ -36,6 +36,29 @@ type Faults interface {
 	FreeDisk(ctx context.Context, name string) error
 }
 
+// Direction of a cut, as the broker that is cut sees it.
+type Direction string
+
+// The directions.
+const (
+	Both Direction = "both"
+	In   Direction = "in"  // nothing reaches it
+	Out  Direction = "out" // nothing that it sends arrives
+)
+
+// Cut is a part of what CutOff takes away.
+type Cut struct {
+	Broker    string
+	Peer      string    // only between Broker and this one; "": every other
+	Direction Direction // "": both
+}
+
+// Cutter is a Faults that can also take a part of a broker's network away. Heal
+// of either end ends it.
+type Cutter interface {
+	Cut(ctx context.Context, cut Cut) error
+}
+
 // Link is how traffic is hindered, in each direction. The zero value is a link
 // without a hindrance.
 type Link struct {
@@ -45,6 +68,11 @@ type Link struct {
 	Jitter time.Duration
 	// BytesPerSecond bounds each connection; 0 is no bound.
 	BytesPerSecond int64
+	// LossPercent is the chance that a piece of a connection's stream is lost on
+	// its way and sent again. TCP hides a loss behind a stall: what was lost, and
+	// all that follows, is late by a retransmission timeout, which doubles when
+	// the repeat is lost as well.
+	LossPercent int
 }
 
 // Limits of a cluster's brokers, needed by some faults.

@@ -5,9 +5,11 @@
 // The proxy knows no protocol. It forwards bytes, in order, never losing one of
 // a connection that lives: what TCP promises holds, as on a bad network.
 //
-// It does not reach clients' connections, does not corrupt data, and drops no
-// single packets; a connection that is cut off stalls, as one does whose packets
-// all vanish.
+// It does not reach clients' connections and does not corrupt data. It drops no
+// packets: a user of TCP sees a loss as a stall, and so a lost piece is a late
+// one; a connection that is cut off stalls, as one does whose packets all
+// vanish. A new connection is accepted by the proxy also while the link is cut,
+// and then stalls, where a real one would not come about.
 //
 // File map:
 //

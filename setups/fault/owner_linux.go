@@ -10,6 +10,8 @@ import (
 	"strings"
 )
 
+const canTellOwners = true
+
 // ownerOf finds which of some processes has the far end of a connection between
 // two addresses of this machine; 0 when none has.
 func ownerOf(conn net.Conn, processes map[int]string) int {

@@ -32,6 +32,24 @@ func (s Setup) New(ctx context.Context, options setups.Options) (setups.Cluster,
 	return &cluster{Cluster: inner, dir: dir}, nil
 }
 
+// Cannot implements setups.Limited.
+func (s Setup) Cannot(ability setups.Ability) *setups.Refused {
+	switch ability {
+	case setups.AbilityCutOff, setups.AbilitySlow:
+		return nil
+	case setups.AbilityFillDisk:
+		if why := mountable(); why != "" {
+			return noDisks(why)
+		}
+		return nil
+	}
+	return setups.Cannot(s.Setup, ability)
+}
+
+func noDisks(why string) *setups.Refused {
+	return &setups.Refused{Setup: "process", What: setups.AbilityFillDisk.What(), Why: "its brokers then need small file systems: " + why, Remedy: "run as root on Linux, or use the setup container"}
+}
+
 // Clean implements setups.Cleaner: it takes away the file systems that a run left
 // mounted, whose brokers were ended. Links end with the process that runs them.
 func (Setup) Clean(_ context.Context, dir string) (leftovers []string, err error) {
@@ -55,7 +73,9 @@ type cluster struct {
 
 var (
 	_ setups.Cleaner = Setup{}
+	_ setups.Limited = Setup{}
 	_ setups.Faults  = (*cluster)(nil)
+	_ setups.Cutter  = (*cluster)(nil)
 	_ setups.Limiter = (*cluster)(nil)
 )
 
@@ -69,7 +89,7 @@ func (c *cluster) Limit(l setups.Limits) error {
 			return fmt.Errorf("disk of %d bytes: at least %d are needed", l.DiskBytes, setups.MinDiskBytes)
 		}
 		if why := mountable(); why != "" {
-			return &setups.Refused{Setup: "process", What: "give brokers small disks", Why: why, Remedy: "run as root on Linux, or use the setup container"}
+			return noDisks(why)
 		}
 	}
 	if l.Links {
@@ -193,6 +213,24 @@ func (c *cluster) CutOff(_ context.Context, name string) error {
 	err := c.known(name, "cut off", setups.FaultCutOff, needLinks)
 	if err == nil {
 		c.links.CutOff(name)
+	}
+	return err
+}
+
+// Cut implements setups.Cutter.
+func (c *cluster) Cut(_ context.Context, cut setups.Cut) error {
+	err := c.known(cut.Broker, "cut off", setups.FaultCutOff, needLinks)
+	if err == nil && cut.Peer != "" {
+		if cut.Peer == cut.Broker {
+			return fmt.Errorf("cut %s off from itself: name another broker", cut.Peer)
+		}
+		if !canTellOwners {
+			return &setups.Refused{Setup: "process", What: "cut " + cut.Broker + " off from " + cut.Peer + " alone", Why: "it cannot tell here which process a connection comes from", Remedy: "run on Linux, or cut it off from every broker"}
+		}
+		err = c.known(cut.Peer, "cut off", setups.FaultCutOff, needLinks)
+	}
+	if err == nil {
+		c.links.Cut(cut)
 	}
 	return err
 }

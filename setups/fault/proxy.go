@@ -38,62 +38,83 @@ type Proxy struct {
 // proxies. Its methods may be called from any goroutine. The zero value is ready.
 type Network struct {
 	mu    sync.Mutex
-	ends  map[string]*end // guarded by mu
-	turns chan struct{}   // guarded by mu; closed and replaced at every change
+	cuts  map[way]bool           // guarded by mu
+	links map[string]setups.Link // guarded by mu, by end
+	turns chan struct{}          // guarded by mu; closed and replaced at every change
 }
 
-// end is how the links of one end are hindered.
-type end struct {
-	cut  bool
-	link setups.Link
-}
+// way is one direction of the links between two ends; anyEnd stands for all.
+type way struct{ from, to string }
+
+const anyEnd = "*"
 
 // CutOff stalls every link of an end.
-func (n *Network) CutOff(name string) { n.change(name, func(e *end) { e.cut = true }) }
+func (n *Network) CutOff(name string) { n.Cut(setups.Cut{Broker: name}) }
+
+// Cut stalls a part of an end's links.
+func (n *Network) Cut(c setups.Cut) {
+	peer := c.Peer
+	if peer == "" {
+		peer = anyEnd
+	}
+	n.change(func() {
+		if c.Direction != setups.In {
+			n.cuts[way{c.Broker, peer}] = true
+		}
+		if c.Direction != setups.Out {
+			n.cuts[way{peer, c.Broker}] = true
+		}
+	})
+}
 
 // Slow hinders every link of an end.
 func (n *Network) Slow(name string, link setups.Link) {
-	n.change(name, func(e *end) { e.link = link })
+	n.change(func() { n.links[name] = link })
 }
 
-// Heal ends both.
-func (n *Network) Heal(name string) { n.change(name, func(e *end) { *e = end{} }) }
+// Heal ends what hinders an end.
+func (n *Network) Heal(name string) {
+	n.change(func() {
+		delete(n.links, name)
+		for w := range n.cuts {
+			if w.from == name || w.to == name {
+				delete(n.cuts, w)
+			}
+		}
+	})
+}
 
-func (n *Network) change(name string, f func(*end)) {
+// change lets f alter the state, and tells those who wait for a change.
+func (n *Network) change(f func()) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if n.ends == nil {
-		n.ends = make(map[string]*end)
+	if n.cuts == nil {
+		n.cuts, n.links = make(map[way]bool), make(map[string]setups.Link)
 	}
-	if n.ends[name] == nil {
-		n.ends[name] = &end{}
-	}
-	f(n.ends[name])
+	f()
 	if n.turns != nil {
 		close(n.turns)
 		n.turns = nil
 	}
 }
 
-// state is how the link between two ends is hindered now, and a channel that is
-// closed when that may have changed. A connection whose origin is not known
-// ("") is hindered as its other end is.
-func (n *Network) state(a, b string) (cut bool, link setups.Link, changed <-chan struct{}) {
+// state is how traffic from one end to another is hindered now, and a channel
+// that is closed when that may have changed. A connection whose origin is not
+// known ("") is hindered as its other end is.
+func (n *Network) state(from, to string) (cut bool, link setups.Link, changed <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.turns == nil {
 		n.turns = make(chan struct{})
 	}
-	for _, name := range []string{a, b} {
-		e := n.ends[name]
-		if e == nil {
-			continue
-		}
-		cut = cut || e.cut
-		link.Delay += e.link.Delay
-		link.Jitter += e.link.Jitter
-		if r := e.link.BytesPerSecond; r > 0 && (link.BytesPerSecond == 0 || r < link.BytesPerSecond) {
-			link.BytesPerSecond = r
+	cut = n.cuts[way{from, to}] || n.cuts[way{from, anyEnd}] || n.cuts[way{anyEnd, to}]
+	for _, name := range []string{from, to} {
+		l := n.links[name]
+		link.Delay += l.Delay
+		link.Jitter += l.Jitter
+		link.LossPercent = max(link.LossPercent, l.LossPercent)
+		if l.BytesPerSecond > 0 && (link.BytesPerSecond == 0 || l.BytesPerSecond < link.BytesPerSecond) {
+			link.BytesPerSecond = l.BytesPerSecond
 		}
 	}
 	return cut, link, n.turns
@@ -161,23 +182,27 @@ func (p *Proxy) carry(near net.Conn) {
 	// Closing the connections is what ends a pump that reads or writes.
 	stop := context.AfterFunc(ctx, func() { near.Close(); far.Close() })
 	defer stop()
-	link := func() (bool, setups.Link, <-chan struct{}) { return p.network.state(from, p.to) }
 	var pumps sync.WaitGroup
-	for _, way := range [][2]net.Conn{{near, far}, {far, near}} {
+	carry := func(w way, source, sink net.Conn) {
 		pumps.Go(func() {
-			if err := pump(ctx, way[1], way[0], link); err != nil {
+			link := func() (bool, setups.Link, <-chan struct{}) { return p.network.state(w.from, w.to) }
+			if err := pump(ctx, sink, source, link); err != nil {
 				cancel() // a broken direction ends both
 			}
 		})
 	}
+	carry(way{from, p.to}, near, far)
+	carry(way{p.to, from}, far, near)
 	pumps.Wait()
 }
 
-// open waits until a link is not cut; false when ctx ended first.
+// open waits until a link is cut in neither direction, since a connection needs
+// both to come about; false when ctx ended first.
 func (n *Network) open(ctx context.Context, a, b string) bool {
 	for {
-		cut, _, changed := n.state(a, b)
-		if !cut {
+		there, _, changed := n.state(a, b)
+		back, _, _ := n.state(b, a)
+		if !there && !back {
 			return ctx.Err() == nil
 		}
 		select {

@@ -184,3 +184,67 @@ func TestCloseEndsWhatIsStalled(t *testing.T) {
 		t.Errorf("the connection is still there: %v", err)
 	}
 }
+
+// The echo is behind b: what a sends has to reach b, and the answer a.
+func TestCutsOneDirectionOrOnePair(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		cut   setups.Cut
+		stall bool
+	}{
+		{"what leaves a", setups.Cut{Broker: "a", Direction: setups.Out}, true},
+		{"what reaches a", setups.Cut{Broker: "a", Direction: setups.In}, true},
+		{"what leaves b for a", setups.Cut{Broker: "b", Peer: "a", Direction: setups.Out}, true},
+		{"a and b", setups.Cut{Broker: "a", Peer: "b"}, true},
+		{"a and c", setups.Cut{Broker: "a", Peer: "c"}, false},
+		{"what leaves c", setups.Cut{Broker: "c", Direction: setups.Out}, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			var n Network
+			conn := dial(t, echo(t, &n))
+			roundTrip(t, conn, []byte("before"))
+			n.Cut(c.cut)
+			if !c.stall {
+				roundTrip(t, conn, []byte("whole"))
+				return
+			}
+			if _, err := conn.Write([]byte("during")); err != nil {
+				t.Fatal(err)
+			}
+			silent(t, conn)
+			n.Heal(c.cut.Broker)
+			got := make([]byte, len("during"))
+			if err := conn.SetReadDeadline(time.Now().Add(patience)); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := io.ReadFull(conn, got); err != nil || string(got) != "during" {
+				t.Fatalf("after healing: %q, %v", got, err)
+			}
+		})
+	}
+}
+
+func TestOneWayCutLetsTheOtherDirectionThrough(t *testing.T) {
+	var n Network
+	n.Cut(setups.Cut{Broker: "b", Direction: setups.Out})
+	if cut, _, _ := n.state("a", "b"); cut {
+		t.Error("what a sends to b is cut, and only what leaves b should be")
+	}
+	if cut, _, _ := n.state("b", "a"); !cut {
+		t.Error("what b sends to a is not cut")
+	}
+}
+
+func TestLossIsAStallThatDoubles(t *testing.T) {
+	draws := []int{5, 9, 10}
+	draw := func(int) int { d := draws[0]; draws = draws[1:]; return d }
+	if late := losses(10, draw); late != lossFirst+2*lossFirst {
+		t.Errorf("lost twice, it is %s late, want %s", late, 3*lossFirst)
+	}
+	if late := losses(0, func(int) int { return 0 }); late != 0 {
+		t.Errorf("without loss it is %s late", late)
+	}
+	if late := losses(100, func(int) int { return 99 }); late != lossFirst*(1<<lossRepeats-1) {
+		t.Errorf("always lost, it is %s late", late)
+	}
+}

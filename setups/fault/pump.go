@@ -47,7 +47,7 @@ func read(ctx context.Context, queue chan<- chunk, from net.Conn, link func() (b
 		buffer := make([]byte, chunkBytes)
 		n, err := from.Read(buffer)
 		_, l, _ := link()
-		due := time.Now().Add(l.Delay)
+		due := time.Now().Add(l.Delay + losses(l.LossPercent, rand.IntN))
 		if l.Jitter > 0 {
 			due = due.Add(rand.N(l.Jitter))
 		}
@@ -76,6 +76,23 @@ func read(ctx context.Context, queue chan<- chunk, from net.Conn, link func() (b
 			return err
 		}
 	}
+}
+
+// Retransmission timeouts, as Linux has them.
+const (
+	lossFirst   = 200 * time.Millisecond
+	lossRepeats = 5 // beyond so many in a row a piece arrives
+)
+
+// losses is how late a piece is by being lost and sent again.
+func losses(percent int, draw func(int) int) (late time.Duration) {
+	for n := range lossRepeats {
+		if draw(100) >= percent {
+			break
+		}
+		late += lossFirst << n
+	}
+	return late
 }
 
 // deliver writes a chunk once it is due, the link is whole and its bandwidth

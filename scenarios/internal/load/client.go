@@ -2,6 +2,7 @@ package load
 
 import (
 	"context"
+	"net"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -30,6 +31,24 @@ func producerOptions(hooks ...kgo.Hook) []kgo.Opt {
 	return []kgo.Opt{
 		kgo.RequiredAcks(kgo.AllISRAcks()), kgo.ProducerLinger(0), kgo.ProduceRequestTimeout(5 * time.Second),
 		kgo.MaxBufferedRecords(pendingMax + 1000), kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), kgo.UnknownTopicRetries(-1), kgo.WithHooks(hooks...),
+	}
+}
+
+// onlyGiveUp is when a producer that reaches one broker alone gives up on a
+// record.
+const onlyGiveUp = 3 * time.Second
+
+// onlyOptions make a producer reach one address alone.
+func onlyOptions(address string) []kgo.Opt {
+	if address == "" {
+		return nil
+	}
+	dialer := net.Dialer{Timeout: time.Second}
+	return []kgo.Opt{
+		kgo.Dialer(func(ctx context.Context, network, _ string) (net.Conn, error) {
+			return dialer.DialContext(ctx, network, address)
+		}),
+		kgo.DisableIdempotentWrite(), kgo.MaxProduceRequestsInflightPerBroker(1), kgo.RecordDeliveryTimeout(onlyGiveUp), kgo.RecordRetries(0),
 	}
 }
 

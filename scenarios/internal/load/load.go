@@ -32,6 +32,11 @@ type Config struct {
 	Holds []int64
 	// Consume lets a reader follow the load.
 	Consume bool
+	// Only is the one Kafka address that the producer reaches, as on that side of a
+	// partition: whichever broker it wants, it gets this one. It does not number its
+	// batches and gives up on a record, since it may never get through. "": it
+	// reaches all.
+	Only string
 }
 
 // Load is a running load.
@@ -55,13 +60,17 @@ type Load struct {
 // Start begins a load. ctx bounds only the start.
 func Start(ctx context.Context, config Config, recorder *history.Recorder) (*Load, error) {
 	l := &Load{config: config, recorder: recorder, acker: &acker{brokers: map[history.Slot]int32{}}, sending: make(chan struct{}), release: make(chan struct{}, len(config.Holds))}
-	producer, err := kgo.NewClient(append(clientOptions(config.Bootstrap), producerOptions(l.acker)...)...)
+	bootstrap := config.Bootstrap
+	if config.Only != "" {
+		bootstrap = []string{config.Only}
+	}
+	producer, err := kgo.NewClient(append(append(clientOptions(bootstrap), producerOptions(l.acker)...), onlyOptions(config.Only)...)...)
 	if err != nil {
 		return nil, fmt.Errorf("make a producer: %w", err)
 	}
 	if err := producer.Ping(ctx); err != nil {
 		producer.Close()
-		return nil, fmt.Errorf("reach the cluster at %v: %w", config.Bootstrap, err)
+		return nil, fmt.Errorf("reach the cluster at %v: %w", bootstrap, err)
 	}
 	l.producer = producer
 	if config.Consume {
@@ -140,7 +149,7 @@ func (l *Load) sendOne(n int64) {
 	topic, seq := l.config.Topics[n%topics], n/topics
 	p := newPayload(l.config, topic, seq)
 	handle := l.recorder.BeginSend(history.Send{
-		Slot: history.Slot{Topic: topic, Partition: -1}, Load: l.config.ID, Producer: l.config.ID, UID: p.uid, Key: p.key, Seq: seq, CRC: p.crc, Idempotent: true,
+		Slot: history.Slot{Topic: topic, Partition: -1}, Load: l.config.ID, Producer: l.config.ID, UID: p.uid, Key: p.key, Seq: seq, CRC: p.crc, Idempotent: l.config.Only == "",
 	})
 	l.sent.Add(1)
 	l.pending.Add(1)

@@ -18,5 +18,6 @@
 //	dir.go     a run's directory and its checksums
 //	follow.go  following a run of any process
 //	files.go   the HTML report with excerpts of the history
+//	limit.go   what the cluster needs for the faults of a run
 //	manage.go  listing, stopping and cleaning runs
 package run

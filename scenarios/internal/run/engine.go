@@ -139,6 +139,9 @@ func begin(options Options) (*engine, func(), error) {
 	if err := CheckAbilities(options.Scenario, options.Aspects, options.Until, options.Setup); err != nil {
 		return nil, nil, err
 	}
+	if err := keepable(options); err != nil {
+		return nil, nil, err
+	}
 	now := time.Now()
 	id, dir, err := newDir(options.RunsDir, options.RunID, options.Scenario.ID, now)
 	if err != nil {
@@ -238,6 +241,12 @@ func (e *engine) prepare(ctx context.Context) bool {
 	})
 	if err != nil {
 		return e.unfit(fmt.Errorf("setup %s: %w", e.options.Setup.Name(), err))
+	}
+	if err := e.limit(cluster); err != nil {
+		e.failed, e.envErr = true, true
+		e.record.Failures = append(e.record.Failures, report.Failure{Message: err.Error(), Evidence: []string{filepath.Join(e.dir, "events.ndjson")}, Repro: e.record.Repro})
+		e.record.Leftovers = append(e.record.Leftovers, cluster.Close(context.WithoutCancel(ctx))...)
+		return false
 	}
 	e.record.Versions["broker"], e.record.Versions["broker_sha256"] = cluster.Binary()
 	recorder := history.NewRecorder()

@@ -11,6 +11,7 @@
 //
 // File map:
 //
+//	cluster.go   the cluster section: brokers, links, disks
 //	doc.go       this page
 //	expr.go      the expressions inside ${}: parse, type-check, evaluate
 //	keys.go      the keys and words of the format

@@ -4,7 +4,7 @@ package spec
 // parser and the JSON Schema both read them here.
 var (
 	scenarioKeys = []string{"apiVersion!", "id!", "title!", "description!", "risk!", "setups!", "deadline", "cluster!", "params", "setup", "aspects!", "on_failure", "always"}
-	clusterKeys  = []string{"brokers!"}
+	clusterKeys  = []string{"brokers!", "links", "disk"}
 	paramKeys    = []string{"type!", "default!", "min", "max", "enum", "doc!"}
 	aspectKeys   = []string{"id!", "title!", "description", "needs", "steps!", "guards", "criteria!"}
 	stepKeys     = []string{"id!", "title", "use!", "with", "until", "timeout", "otherwise"}

@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/ister-mq/ister/setups"
 )
 
 // sourceBytesMax bounds a scenario file.
@@ -50,6 +52,7 @@ type reader struct {
 	verbs    Verbs
 	problems Problems
 	params   Type
+	limits   setups.Limits    // of the cluster section
 	steps    map[string]*Step // every step by id, for duplicate ids
 	homes    map[string]string
 }
@@ -237,9 +240,7 @@ func (r *reader) scenario(root *yaml.Node) *Scenario {
 	if m["setups"] != nil && len(s.Setups) == 0 {
 		r.problem(m["setups"], RuleVacuous, "a scenario needs at least one setup", "known: "+strings.Join(Setups, ", "))
 	}
-	if m["cluster"] != nil {
-		s.Brokers = r.count(r.members(m["cluster"], "cluster", clusterKeys...)["brokers"], 1)
-	}
+	r.cluster(m["cluster"], s)
 	if m["params"] != nil {
 		s.Params = r.paramList(m["params"])
 	}
@@ -431,6 +432,7 @@ func (r *reader) step(node *yaml.Node, scope *stepScope) *Step {
 		return nil
 	}
 	s.Verb = signature
+	r.limited(m["use"], s)
 	r.inputs(s, m["with"], node, scope)
 	if m["until"] != nil {
 		s.Until = r.until(m["until"], s, scope)

@@ -1,8 +1,11 @@
 package spec
 
 import (
+	"slices"
 	"sort"
 	"time"
+
+	"github.com/ister-mq/ister/setups"
 )
 
 // APIVersion is the only format version this build reads.
@@ -30,7 +33,12 @@ type Signature struct {
 	// Pollable verbs may carry `until`: they are read-only, or have a read that
 	// `until` repeats without doing the change again.
 	Pollable bool
+	// Limits are what the cluster section has to give the brokers for it.
+	Limits Limits
 }
+
+// Limits of a cluster, as far as a verb may need them.
+type Limits struct{ Links, Disk bool }
 
 // Verbs looks a verb up by name.
 type Verbs interface {
@@ -45,6 +53,7 @@ type Scenario struct {
 	Setups                 []string
 	Deadline               time.Duration // bounds the whole run, cleanup excluded
 	Brokers                int           // how many form the cluster
+	Limits                 setups.Limits // what steps may use; LimitsOf is what a run does
 	Params                 []Field
 	Setup                  []*Step // run once before the first aspect
 	Aspects                []*Aspect
@@ -101,6 +110,23 @@ const (
 	untilEveryDefault  = 200 * time.Millisecond
 	untilWithinDefault = 20 * time.Second
 )
+
+// LimitsOf is what a run of the chosen aspects (all when none is chosen) needs of
+// its cluster: what no step uses costs something and is left out.
+func (s *Scenario) LimitsOf(chosen []string) setups.Limits {
+	steps := slices.Clone(s.Setup)
+	for _, stage := range s.Stages(chosen) {
+		steps = append(steps, stage.Aspect.Steps...)
+	}
+	var out setups.Limits
+	for _, step := range steps {
+		out.Links = out.Links || step.Verb.Limits.Links
+		if step.Verb.Limits.Disk {
+			out.DiskBytes = s.Limits.DiskBytes
+		}
+	}
+	return out
+}
 
 // Aspect returns the named aspect.
 func (s *Scenario) Aspect(id string) (*Aspect, bool) {

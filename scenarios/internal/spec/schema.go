@@ -38,12 +38,16 @@ func Schema(verbs Verbs) ([]byte, error) {
 		"risk":        object{"enum": Risks, "description": "how much it may change, at the most"},
 		"setups":      object{"type": "array", "minItems": 1, "items": object{"enum": Setups}, "description": "the setups that it runs on; the first is the default"},
 		"deadline":    duration(deadlineDefault, "bound on the whole run, cleanup excluded"),
-		"cluster":     mapping(clusterKeys, object{"brokers": count("brokers that form the cluster")}),
-		"params":      object{"type": "object", "propertyNames": object{"pattern": stepID.String()}, "additionalProperties": definition("param"), "description": "what a run may set with --param"},
-		"setup":       list("step", 0, "steps before the first aspect"),
-		"aspects":     list("aspect", 1, "parts that can be run and judged alone"),
-		"on_failure":  list("step", 0, "steps after a failure, while the cluster is still there"),
-		"always":      list("step", 0, "steps at the end of every run, however it ended"),
+		"cluster": mapping(clusterKeys, object{
+			"brokers": count("brokers that form the cluster"),
+			"links":   object{"enum": []any{true, false, "true", "false"}, "default": false, "description": "traffic between the brokers can be cut off and slowed down; it goes through a proxy when a step of the run does so"},
+			"disk":    object{"type": "string", "pattern": sizePattern, "description": "size of a file system of its own for each broker's data, in memory, when a step of the run fills it; such as 128MiB"},
+		}),
+		"params":     object{"type": "object", "propertyNames": object{"pattern": stepID.String()}, "additionalProperties": definition("param"), "description": "what a run may set with --param"},
+		"setup":      list("step", 0, "steps before the first aspect"),
+		"aspects":    list("aspect", 1, "parts that can be run and judged alone"),
+		"on_failure": list("step", 0, "steps after a failure, while the cluster is still there"),
+		"always":     list("step", 0, "steps at the end of every run, however it ended"),
 	})
 	root["$schema"], root["$id"], root["title"] = "https://json-schema.org/draft/2020-12/schema", SchemaID, "Scenario, format "+APIVersion
 	root["$defs"] = object{"param": paramSchema(), "aspect": aspectSchema(), "step": stepSchema(names, verbs), "until": untilSchema(), "check": checkSchema()}

@@ -81,6 +81,7 @@ type statusOutputs struct {
 	Partitions      int64   `json:"partitions" doc:"partitions"`
 	Offline         int64   `json:"offline" doc:"partitions without a leader"`
 	UnderReplicated int64   `json:"under_replicated" doc:"partitions with fewer in-sync replicas than replicas"`
+	TookMS          float64 `json:"took_ms" doc:"until the answer was there"`
 }
 
 func init() {
@@ -286,6 +287,7 @@ func status(ctx context.Context, env *Env, _ none) (statusOutputs, error) {
 	if err != nil {
 		return statusOutputs{}, err
 	}
+	start := time.Now()
 	s, err := admin.Cluster.GetStatus(ctx, &adminv1.GetStatusRequest{})
 	if err != nil {
 		return statusOutputs{}, fmt.Errorf("cluster status: %w", err)
@@ -305,6 +307,6 @@ func status(ctx context.Context, env *Env, _ none) (statusOutputs, error) {
 			out.Active = append(out.Active, int64(b.GetBrokerId()))
 		}
 	}
-	out.ActiveCount = int64(len(out.Active))
+	out.ActiveCount, out.TookMS = int64(len(out.Active)), since(start)
 	return out, nil
 }

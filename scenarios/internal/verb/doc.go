@@ -14,6 +14,8 @@
 //	broker.go   broker.*, brokers.*: processes, draining, balance
 //	topic.go    topic.*
 //	load.go     load.*: traffic, and its verdict
+//	fault.go    network.*, disk.*, freezing of brokers, broker.pick
+//	epochs.go   epochs.*: who leads, as every broker tells it
 //	chaos.go    chaos.kill
 //	capture.go  capture.state
 package verb

@@ -25,7 +25,9 @@ type Env struct {
 	// Say reports progress within a step, in one short line.
 	Say func(string)
 
-	step string // of the call that runs now
+	step   string // of the call that runs now
+	faults faults
+	epochs *epochWatch // nil: not watched
 
 	mu       sync.Mutex
 	loads    []*load.Load     // guarded by mu, in order of their start
@@ -49,8 +51,13 @@ func (e *EnvironmentError) Error() string { return e.Err.Error() }
 // Unwrap gives the cause.
 func (e *EnvironmentError) Unwrap() error { return e.Err }
 
-// Close ends the loads.
+// Close ends the faults and the loads.
 func (e *Env) Close() {
+	if e.epochs != nil {
+		e.epochs.close()
+		e.epochs = nil
+	}
+	e.undoFaults()
 	e.mu.Lock()
 	loads, admin := e.loads, e.admin
 	e.loads, e.admin = nil, nil
@@ -63,13 +70,21 @@ func (e *Env) Close() {
 	}
 }
 
-// Admin is a client for the brokers that run.
+// Admin is a client for the brokers that run. One that is frozen or cut off
+// answers late, or with what it last knew, so it is asked only when no other runs.
 func (e *Env) Admin() (*client.Client, error) {
-	var endpoints []string
+	var endpoints, hindered []string
 	for _, b := range e.Cluster.Brokers() {
-		if b.Running {
+		switch {
+		case !b.Running:
+		case e.faults.has(b.Name, faultCut, faultPause):
+			hindered = append(hindered, b.Admin)
+		default:
 			endpoints = append(endpoints, b.Admin)
 		}
+	}
+	if len(endpoints) == 0 {
+		endpoints = hindered
 	}
 	if len(endpoints) == 0 {
 		return nil, errors.New("no broker runs")
@@ -115,15 +130,20 @@ func (e *Env) broker(name string) (setups.Broker, error) {
 	return setups.Broker{}, fmt.Errorf("no broker is called %s (there are %s)", name, strings.Join(names, ", "))
 }
 
-// bootstrap lists the Kafka addresses of the brokers that run.
+// bootstrap lists the Kafka addresses of the brokers that run, those that are
+// not hindered first.
 func (e *Env) bootstrap() []string {
-	var addresses []string
+	var addresses, hindered []string
 	for _, b := range e.Cluster.Brokers() {
-		if b.Running {
+		switch {
+		case !b.Running:
+		case e.faults.has(b.Name, faultCut, faultPause):
+			hindered = append(hindered, b.Kafka)
+		default:
 			addresses = append(addresses, b.Kafka)
 		}
 	}
-	return addresses
+	return append(addresses, hindered...)
 }
 
 // learn notes that a broker has a node id.

@@ -20,6 +20,7 @@ type loadStartInputs struct {
 	Size     int64    `json:"size" default:"100" min:"1" max:"1000000" doc:"bytes per record"`
 	HoldAt   []int64  `json:"hold_at" doc:"counts of records after which the producer waits for a load.release"`
 	Consume  bool     `json:"consume" default:"true" doc:"a reader follows the load"`
+	Only     string   `json:"only" doc:"name of a broker: the clients of this load reach it alone, as clients on its side of a partition do, and give up on a record after 3s; default: all"`
 }
 
 type loadOutputs struct {
@@ -77,6 +78,7 @@ type duringInputs struct {
 	Load   string        `json:"load" required:"true" doc:"name of the load"`
 	Step   spec.StepID   `json:"step" required:"true" doc:"the step that disturbed the cluster"`
 	Settle time.Duration `json:"settle" default:"5s" doc:"how long after it gaps still count"`
+	Skip   time.Duration `json:"skip" default:"0s" doc:"how much of its beginning is left out"`
 }
 
 type duringOutputs struct {
@@ -122,8 +124,16 @@ func loadStart(ctx context.Context, env *Env, in loadStartInputs) (loadOutputs, 
 	if _, err := env.load(in.ID); err == nil {
 		return loadOutputs{}, fmt.Errorf("a load %s runs already", in.ID)
 	}
+	only := ""
+	if in.Only != "" {
+		b, err := env.broker(in.Only)
+		if err != nil {
+			return loadOutputs{}, err
+		}
+		only = b.Kafka
+	}
 	l, err := load.Start(ctx, load.Config{
-		ID: in.ID, Bootstrap: env.bootstrap(), Topics: in.Topics, Rate: int(in.Rate), Messages: in.Messages, Keys: int(in.Keys), Size: int(in.Size),
+		ID: in.ID, Only: only, Bootstrap: env.bootstrap(), Topics: in.Topics, Rate: int(in.Rate), Messages: in.Messages, Keys: int(in.Keys), Size: int(in.Size),
 		Holds: in.HoldAt, Consume: in.Consume,
 	}, env.Recorder)
 	if err != nil {
@@ -239,7 +249,7 @@ func loadDuring(_ context.Context, env *Env, in duringInputs) (duringOutputs, er
 		if d.Step != string(in.Step) {
 			continue
 		}
-		w := verdict.Observe(h, in.Load, d.Start, d.End, int64(in.Settle))
+		w := verdict.Observe(h, in.Load, d.Start+int64(in.Skip), d.End, int64(in.Settle))
 		return duringOutputs{
 			InFlight: int64(w.InFlight), Acked: int64(w.Acked), AckedBefore: int64(w.AckedBefore), AckedAfter: int64(w.AckedAfter), Errors: int64(w.Errors),
 			ProduceGapMS: tenth(w.ProduceGapMS), ConsumeGapMS: tenth(w.ConsumeGapMS), P99MS: tenth(w.P99MS), LastedMS: tenth(float64(d.End-d.Start) / 1e6),

@@ -87,6 +87,10 @@ func define[In, Out any](m meta, run func(context.Context, *Env, In) (Out, error
 			panic("verb: the note of " + m.name + " names " + name + ", which is no output of it")
 		}
 	}
+	for _, ability := range m.needs {
+		v.Limits.Links = v.Limits.Links || ability == setups.AbilityCutOff || ability == setups.AbilitySlow
+		v.Limits.Disk = v.Limits.Disk || ability == setups.AbilityFillDisk
+	}
 	v.run = func(ctx context.Context, env *Env, with map[string]any) (any, error) {
 		var in In
 		if err := spec.FromValue(with, &in); err != nil {

@@ -91,8 +91,8 @@ func (c *common) lintAbilities(s *spec.Scenario) spec.Problems {
 			continue
 		}
 		for _, o := range run.Obstacles(s, nil, "", setup) {
-			if o.Refused.Flag != "" {
-				continue // a run may be given the flag
+			if o.Refused.Flag != "" || o.Refused.Here {
+				continue // a run may be given the flag, or be elsewhere
 			}
 			hint := "take " + name + " out of setups, or the step out of the scenario"
 			problems = append(problems, spec.Problem{File: s.File, Line: lines[o.Step], Column: 1, Rule: spec.RuleAbility, Message: o.String(), Hint: hint})

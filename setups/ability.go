@@ -61,9 +61,15 @@ func Cannot(setup Setup, ability Ability) *Refused {
 	if limited, ok := setup.(Limited); ok {
 		return limited.Cannot(ability)
 	}
+	return StartsBrokers(setup.Name(), ability)
+}
+
+// StartsBrokers is Cannot of a setup that starts brokers of its own, and promises
+// no more.
+func StartsBrokers(name string, ability Ability) *Refused {
 	switch ability {
 	case AbilityAdd, AbilityStart, AbilityStop, AbilityKill, AbilityPause, AbilityAdmin:
 		return nil
 	}
-	return &Refused{Setup: setup.Name(), What: ability.What(), Why: "it has no means to", Remedy: "use another setup"}
+	return &Refused{Setup: name, What: ability.What(), Why: "it has no means to", Remedy: "use another setup"}
 }

@@ -129,6 +129,9 @@ type Refused struct {
 	// Flag is the flag of the command line that would lift the refusal; "" when
 	// nothing does.
 	Flag string
+	// Here says that it is this machine, or the user's rights on it: elsewhere the
+	// setup may do it.
+	Here bool
 }
 
 // Error implements error.

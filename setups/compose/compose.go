@@ -334,6 +334,15 @@ func (c *cluster) Close(ctx context.Context) []string {
 // network is the name that compose gave the cluster network.
 func (c *cluster) network() string { return c.project + "_cluster" }
 
+// Cannot implements setups.Limited: the engine can take a broker's network away,
+// and no more.
+func (Setup) Cannot(ability setups.Ability) *setups.Refused {
+	if ability == setups.AbilityCutOff {
+		return nil
+	}
+	return setups.StartsBrokers("compose", ability)
+}
+
 // Can implements setups.Faults.
 func (c *cluster) Can() []setups.Fault { return []setups.Fault{setups.FaultCutOff} }
 

@@ -40,6 +40,8 @@ var (
 	_ setups.Cleaner = Setup{}
 	_ setups.Cluster = (*cluster)(nil)
 	_ setups.Faults  = (*cluster)(nil)
+	_ setups.Cutter  = (*cluster)(nil)
+	_ setups.Limited = Setup{}
 	_ setups.Limiter = (*cluster)(nil)
 	_ setups.Inner   = (*cluster)(nil)
 

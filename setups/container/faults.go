@@ -19,6 +19,15 @@ import (
 // engineTimeout bounds a question to the engine from a connection's goroutine.
 const engineTimeout = 10 * time.Second
 
+// Cannot implements setups.Limited: a run on it has all faults.
+func (Setup) Cannot(ability setups.Ability) *setups.Refused {
+	switch ability {
+	case setups.AbilityCutOff, setups.AbilitySlow, setups.AbilityFillDisk:
+		return nil
+	}
+	return setups.StartsBrokers("container", ability)
+}
+
 // Can implements setups.Faults.
 func (c *cluster) Can() []setups.Fault {
 	can := []setups.Fault{setups.FaultCutOff}
@@ -52,6 +61,28 @@ func (c *cluster) CutOff(ctx context.Context, name string) error {
 	}
 	c.links.CutOff(name)
 	return c.engine.CutOff(ctx, b.Member, c.networks.cluster)
+}
+
+// Cut implements setups.Cutter. Its links are what the brokers know each other by,
+// so that it needs nothing of the engine.
+func (c *cluster) Cut(_ context.Context, cut setups.Cut) error {
+	for _, name := range []string{cut.Broker, cut.Peer} {
+		if name == "" {
+			continue
+		}
+		b, err := c.find(name)
+		if err != nil {
+			return err
+		}
+		if b.link == nil {
+			return &setups.Refused{Setup: "container", What: "cut a part of the network of " + name, Why: "the cluster was started without links", Remedy: "limit it with Links before it forms"}
+		}
+	}
+	if cut.Peer == cut.Broker {
+		return fmt.Errorf("cut %s off from itself: name another broker", cut.Peer)
+	}
+	c.links.Cut(cut)
+	return nil
 }
 
 // Heal implements setups.Faults.

@@ -47,7 +47,7 @@ func (s Setup) Cannot(ability setups.Ability) *setups.Refused {
 }
 
 func noDisks(why string) *setups.Refused {
-	return &setups.Refused{Setup: "process", What: setups.AbilityFillDisk.What(), Why: "its brokers then need small file systems: " + why, Remedy: "run as root on Linux, or use the setup container"}
+	return &setups.Refused{Setup: "process", What: setups.AbilityFillDisk.What(), Why: "its brokers then need small file systems: " + why, Remedy: "run as root on Linux, or use the setup container", Here: true}
 }
 
 // Clean implements setups.Cleaner: it takes away the file systems that a run left

@@ -12,6 +12,7 @@ const (
 	AbilityKill     Ability = "kill"    // end a broker as a crash does
 	AbilityPause    Ability = "pause"   // freeze and thaw a broker
 	AbilityUpgrade  Ability = "upgrade" // start a stopped broker with another binary
+	AbilityMistake  Ability = "mistake" // start a broker in a wrong way
 	AbilityAdmin    Ability = "admin"   // the cluster answers Ister's admin API
 	AbilityCutOff           = Ability(FaultCutOff)
 	AbilitySlow             = Ability(FaultSlow)
@@ -29,6 +30,7 @@ var Abilities = []struct {
 	{AbilityKill, "kill a broker"},
 	{AbilityPause, "pause a broker"},
 	{AbilityUpgrade, "start a broker with another binary"},
+	{AbilityMistake, "start a broker in a wrong way"},
 	{AbilityAdmin, "ask the admin API"},
 	{AbilityCutOff, "cut a broker off from the others"},
 	{AbilitySlow, "slow the network between brokers down"},

@@ -9,6 +9,7 @@
 //
 //	doc.go      this page
 //	process.go  the setup and its cluster
+//	mistake.go  starts that a broker must refuse
 //	ledger.go   what was started, also for a later `clean`
 //	wait_linux.go, wait_other.go  an end without reaping
 package process

@@ -11,4 +11,7 @@
 //	client.go  options of the Kafka clients
 //	read.go    the following reader and the complete read
 //	payload.go what a record holds
+//	stream.go  records that a scenario writes step by step
+//	stream_read.go  reading them, at once or bit by bit
+//	repeat.go  a producer that sends its numbered batches again
 package load

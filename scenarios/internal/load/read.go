@@ -119,7 +119,8 @@ func (l *Load) Read(ctx context.Context, bootstrap []string) (string, error) {
 	if read.Marks, err = marksOf(ctx, client, l.config.Topics); err != nil {
 		return "", err
 	}
-	if read.Records, err = drain(ctx, client, l.config.ID, read.Marks); err != nil {
+	err = drain(ctx, client, l.config.ID, read.Marks, func(r *kgo.Record) { read.Records = append(read.Records, receiveOf(l.config.ID, r)) })
+	if err != nil {
 		return "", err
 	}
 	if l.stopped && l.follower != nil {
@@ -179,8 +180,9 @@ func tryMarks(ctx context.Context, admin *kadm.Client, topics []string) ([]histo
 	return marks, nil
 }
 
-// drain reads from each mark's start to its high watermark.
-func drain(ctx context.Context, client *kgo.Client, load string, marks []history.Mark) ([]history.Receive, error) {
+// drain reads from each mark's start to its high watermark, and gives each record
+// in between to take.
+func drain(ctx context.Context, client *kgo.Client, load string, marks []history.Mark, take func(*kgo.Record)) error {
 	assignment := map[string]map[int32]kgo.Offset{}
 	end := map[history.Slot]int64{}
 	for _, m := range marks {
@@ -194,22 +196,21 @@ func drain(ctx context.Context, client *kgo.Client, load string, marks []history
 		end[m.Slot] = m.HighWatermark
 	}
 	client.AddConsumePartitions(assignment)
-	var records []history.Receive
 	for len(end) > 0 {
 		fetches := client.PollFetches(ctx)
 		if ctx.Err() != nil {
-			return nil, fmt.Errorf("read of load %s: %d partitions are not read to their high watermark: %w", load, len(end), ctx.Err())
+			return fmt.Errorf("read of load %s: %d partitions are not read to their high watermark: %w", load, len(end), ctx.Err())
 		}
 		fetches.EachRecord(func(r *kgo.Record) {
-			rec := receiveOf(load, r)
-			limit, open := end[rec.Slot]
+			slot := history.Slot{Topic: r.Topic, Partition: r.Partition}
+			limit, open := end[slot]
 			if open && r.Offset < limit {
-				records = append(records, rec)
+				take(r)
 			}
 			if r.Offset >= limit-1 {
-				delete(end, rec.Slot)
+				delete(end, slot)
 			}
 		})
 	}
-	return records, nil
+	return nil
 }

@@ -18,8 +18,15 @@ const lookEvery = 100 * time.Millisecond
 
 type none struct{}
 
+type startInputs struct {
+	Brokers int64 `json:"brokers" default:"0" min:"0" max:"9" doc:"how many brokers; 0: as many as the scenario's cluster says"`
+}
+
 type startOutputs struct {
 	Names   []string `json:"names" doc:"names of the brokers"`
+	First   string   `json:"first" doc:"name of the first"`
+	Middle  string   `json:"middle" doc:"name of one in the middle; with fewer than three one of the others"`
+	Last    string   `json:"last" doc:"name of the last"`
 	NodeIDs []int64  `json:"node_ids" doc:"their node ids, in the same order"`
 	Admin   []string `json:"admin" doc:"admin addresses"`
 	Kafka   []string `json:"kafka" doc:"Kafka addresses"`
@@ -131,9 +138,13 @@ func int64s(ids []int32) []int64 {
 	return out
 }
 
-func clusterStart(ctx context.Context, env *Env, _ none) (startOutputs, error) {
+func clusterStart(ctx context.Context, env *Env, in startInputs) (startOutputs, error) {
 	start := time.Now()
-	brokers, err := env.Cluster.Form(ctx, env.Brokers)
+	count := env.Brokers
+	if in.Brokers > 0 {
+		count = int(in.Brokers)
+	}
+	brokers, err := env.Cluster.Form(ctx, count)
 	if err != nil {
 		return startOutputs{}, &EnvironmentError{fmt.Errorf("start the cluster: %w", err)}
 	}
@@ -145,6 +156,9 @@ func clusterStart(ctx context.Context, env *Env, _ none) (startOutputs, error) {
 		}
 		out.Names, out.NodeIDs = append(out.Names, b.Name), append(out.NodeIDs, id)
 		out.Admin, out.Kafka = append(out.Admin, b.Admin), append(out.Kafka, b.Kafka)
+	}
+	if n := len(out.Names); n > 0 {
+		out.First, out.Middle, out.Last = out.Names[0], out.Names[n/2], out.Names[n-1]
 	}
 	return out, nil
 }

@@ -30,12 +30,13 @@ type Env struct {
 	epochs *epochWatch // nil: not watched
 
 	mu       sync.Mutex
-	loads    []*load.Load     // guarded by mu, in order of their start
-	admin    *client.Client   // guarded by mu
-	adminFor string           // guarded by mu: the endpoints of admin
-	names    map[int64]string // guarded by mu: broker name by node id
-	nodeIDs  map[string]int64 // guarded by mu: the reverse
-	captures int              // guarded by mu
+	loads    []*load.Load            // guarded by mu, in order of their start
+	admin    *client.Client          // guarded by mu
+	adminFor string                  // guarded by mu: the endpoints of admin
+	names    map[int64]string        // guarded by mu: broker name by node id
+	nodeIDs  map[string]int64        // guarded by mu: the reverse
+	captures int                     // guarded by mu
+	streams  map[string]*load.Stream // guarded by mu, by id
 }
 
 // BeginStep tells which step the next calls belong to.

@@ -17,6 +17,7 @@ type createInputs struct {
 	Partitions int64  `json:"partitions" default:"1" min:"1" max:"1000" doc:"partitions of each"`
 	Replicas   int64  `json:"replication_factor" default:"0" min:"0" max:"9" doc:"0: the default of the dispatch strategy"`
 	Dispatch   string `json:"dispatch" default:"reliable" enum:"reliable|non_reliable" doc:"durability class"`
+	Via        string `json:"via" doc:"name of the broker that is asked; default: any"`
 }
 
 type createOutputs struct {
@@ -97,6 +98,11 @@ func init() {
 
 func topicCreate(ctx context.Context, env *Env, in createInputs) (createOutputs, error) {
 	admin, err := env.Admin()
+	if err == nil && in.Via != "" {
+		if admin, err = env.AdminOf(in.Via); err == nil {
+			defer admin.Close()
+		}
+	}
 	if err != nil {
 		return createOutputs{}, err
 	}

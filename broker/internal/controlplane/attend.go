@@ -2,7 +2,8 @@ package controlplane
 
 import (
 	"context"
-	"errors"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/ister-mq/ister/broker/internal/metadata"
@@ -29,16 +30,19 @@ type heartbeat struct {
 // heartbeatAnswer acknowledges one.
 type heartbeatAnswer struct {
 	Revision model.Revision `json:"revision"` // of the controller's image
+	// Wanted: the controller has no report of the node.
+	Wanted bool `json:"report_wanted,omitempty"`
 }
 
 var verbHeartbeat = verb[heartbeat, heartbeatAnswer]{
 	name:       "heartbeat",
 	repeatable: always[heartbeat],
 	run: func(o *office, _ context.Context, h heartbeat) (heartbeatAnswer, error) {
-		if err := o.hear(h); err != nil {
+		wanted, err := o.hear(h)
+		if err != nil {
 			return heartbeatAnswer{}, err
 		}
-		return heartbeatAnswer{Revision: o.plane.Image().Revision}, nil
+		return heartbeatAnswer{Revision: o.plane.Image().Revision, Wanted: wanted}, nil
 	},
 }
 
@@ -110,7 +114,7 @@ func (p *Plane) registerEnds(id identity, err error) *Error {
 func (p *Plane) beat(ctx context.Context) {
 	tick := time.NewTicker(p.timing.Heartbeat)
 	defer tick.Stop()
-	var reported time.Time
+	var told told
 	for ctx.Err() == nil && p.ended.Load() == nil {
 		changed := p.controllers.C()
 		if !p.stepped.Load() {
@@ -118,26 +122,26 @@ func (p *Plane) beat(ctx context.Context) {
 			if q := p.quorum.Load(); q != nil {
 				h.Applied = q.Status().Applied
 			}
-			if time.Since(reported) >= p.reportEvery() {
-				r := p.report()
-				h.Report = &r
-			}
-			err := p.beatOnce(ctx, h)
+			h.Report = told.next(time.Now(), p.reportEvery(), p.report)
+			answer, err := p.beatOnce(ctx, h)
 			switch {
+			case err == nil && answer.Wanted:
+				told.forget()
 			case err == nil && h.Report != nil:
-				reported = time.Now()
+				told.took(*h.Report, time.Now())
 			case refusal.Is(err, refusal.StaleNodeEpoch):
 				p.lease.Store(0)
 				p.log.Info("node registers again", "node", h.Node, "reason", err)
 				return
-			case errors.Is(err, errNoController), refusal.Is(err, refusal.NotController):
-				reported = time.Time{} // the next controller knows nothing
+			case err != nil:
+				told.forget() // another controller may know nothing
 			}
 		}
 		// A new controller hears from this node at once.
 		select {
 		case <-tick.C:
 		case <-changed:
+			told.forget()
 		case <-ctx.Done():
 			return
 		}
@@ -146,17 +150,56 @@ func (p *Plane) beat(ctx context.Context) {
 
 // beatOnce sends one heartbeat. The lease runs from the moment it was sent, and
 // so ends before the controller's, which runs from its arrival.
-func (p *Plane) beatOnce(ctx context.Context, h heartbeat) error {
+func (p *Plane) beatOnce(ctx context.Context, h heartbeat) (heartbeatAnswer, error) {
 	ctx, cancel := context.WithTimeout(ctx, max(3*p.timing.Heartbeat, heartbeatTimeoutMin))
 	defer cancel()
 	sent := time.Since(p.born)
-	if _, err := askOnce(p, ctx, verbHeartbeat, h); err != nil {
-		return err
+	answer, err := askOnce(p, ctx, verbHeartbeat, h)
+	if err != nil {
+		return answer, err
 	}
 	if !p.stepped.Load() && p.ended.Load() == nil {
 		p.lease.Store(int64(sent + p.timing.Lease))
 	}
-	return nil
+	return answer, nil
+}
+
+// told is what the controller was last told. The zero value: nothing.
+type told struct {
+	report Report
+	at     time.Time // when it was taken
+	looked time.Time // when there was last a look for news
+}
+
+// reportRefresh bounds the age of a report that has no news.
+const reportRefresh = 5 * time.Second
+
+// next is the report to send now, or nil: it is not yet time to look, or there is
+// no news. With thousands of replicas a report is the most that an idle node says.
+func (t *told) next(now time.Time, every time.Duration, report func() Report) *Report {
+	if now.Sub(t.looked) < every {
+		return nil
+	}
+	t.looked = now
+	r := report()
+	if now.Sub(t.at) < reportRefresh && t.report.same(r) {
+		return nil
+	}
+	return &r
+}
+
+// took notes that the controller has a report.
+func (t *told) took(r Report, now time.Time) { t.report, t.at = r, now }
+
+// forget has the next heartbeat carry a report.
+func (t *told) forget() { *t = told{} }
+
+// same reports that b says nothing that r did not. What is retired is told until
+// it has been noted, and free space is allowed to drift by a thousandth.
+func (r Report) same(b Report) bool {
+	drift := r.Disk.FreeBytes - b.Disk.FreeBytes
+	return r.Known == b.Known && r.Disk.Known == b.Disk.Known && r.Disk.TotalBytes == b.Disk.TotalBytes && max(drift, -drift) <= r.Disk.TotalBytes/1000 &&
+		len(r.Retired)+len(b.Retired) == 0 && maps.Equal(r.Bytes, b.Bytes) && slices.Equal(r.Progress, b.Progress)
 }
 
 // reportEvery is the pace of reports: each heartbeat while operations live.

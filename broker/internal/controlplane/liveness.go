@@ -29,6 +29,7 @@ type contact struct {
 	revision model.Revision
 	applied  model.Index
 	report   Report
+	reported bool            // there is a report
 	gone     bool            // its process was found dead after the latest heartbeat
 	stopping model.NodeEpoch // the epoch whose process said that it stops
 
@@ -46,24 +47,25 @@ func (o *office) contact(node model.NodeID) *contact {
 	return c
 }
 
-// hear takes a heartbeat in.
-func (o *office) hear(h heartbeat) error {
+// hear takes a heartbeat in, and says whether a report is missing.
+func (o *office) hear(h heartbeat) (wanted bool, err error) {
 	im := o.plane.Image()
 	n := im.Nodes[h.Node]
 	switch {
 	case n == nil && im.Tombstones[h.Node] != nil:
-		return refusal.New(refusal.NodeRemoved, h.Node.String(), fmt.Sprintf("node %v was removed", h.Node), "join again as a new node")
+		return false, refusal.New(refusal.NodeRemoved, h.Node.String(), fmt.Sprintf("node %v was removed", h.Node), "join again as a new node")
 	case n == nil:
-		return refusal.New(refusal.NodeNotFound, h.Node.String(), fmt.Sprintf("node %v is not a member", h.Node), "")
+		return false, refusal.New(refusal.NodeNotFound, h.Node.String(), fmt.Sprintf("node %v is not a member", h.Node), "")
 	case n.Epoch != h.Epoch:
-		return refusal.New(refusal.StaleNodeEpoch, h.Node.String(), fmt.Sprintf("node %v is at epoch %d, the heartbeat at %d", h.Node, n.Epoch, h.Epoch), "register again")
+		return false, refusal.New(refusal.StaleNodeEpoch, h.Node.String(), fmt.Sprintf("node %v is at epoch %d, the heartbeat at %d", h.Node, n.Epoch, h.Epoch), "register again")
 	}
 	o.mu.Lock()
 	c := o.contact(h.Node)
 	c.heard, c.epoch, c.revision, c.applied, c.gone = time.Now(), h.Epoch, h.Revision, h.Applied, false
 	if h.Report != nil {
-		c.report = *h.Report
+		c.report, c.reported = *h.Report, true
 	}
+	wanted = !c.reported
 	unfence := n.Fenced && c.ready(n) && !c.changed
 	o.mu.Unlock()
 	if h.Report != nil {
@@ -72,7 +74,7 @@ func (o *office) hear(h heartbeat) error {
 	if unfence {
 		o.wake(h.Node)
 	}
-	return nil
+	return wanted, nil
 }
 
 // ready reports a node that may be unfenced: its present process has applied

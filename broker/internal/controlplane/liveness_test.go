@@ -119,7 +119,7 @@ func TestStepDownFencesAtOnce(t *testing.T) {
 	// And stays so, although its last heartbeat is fresh.
 	_, epoch := leaving.Self()
 	o := c.office.Load()
-	_ = o.hear(heartbeat{Node: id(leaving), Epoch: epoch, Revision: c.Image().Revision})
+	_, _ = o.hear(heartbeat{Node: id(leaving), Epoch: epoch, Revision: c.Image().Revision})
 	o.look(t.Context(), c.Image().Nodes[id(leaving)])
 	o.mu.Lock()
 	if o.contact(id(leaving)).changed {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -40,19 +41,31 @@ func testLog(name string) *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelDebug})).With("at", name)
 }
 
-// reserve finds free addresses.
+// reserved counts the ports looked at, from anywhere.
+var reserved = func() *atomic.Int64 {
+	var n atomic.Int64
+	n.Store(rand.Int64N(20_000))
+	return &n
+}()
+
+// reserve finds free addresses. They lie below the ports that the system gives to
+// outgoing connections, which could otherwise take one before its node listens, and
+// no two calls look at the same ones.
 func reserve(t testing.TB, n int) []string {
 	t.Helper()
 	var out []string
-	for range n {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
+	for range 1000 {
+		l, err := net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", 10_000+reserved.Add(1)%20_000))
 		if err != nil {
-			t.Fatal(err)
+			continue
 		}
 		defer func() { _ = l.Close() }()
-		out = append(out, l.Addr().String())
+		if out = append(out, l.Addr().String()); len(out) == n {
+			return out
+		}
 	}
-	return out
+	t.Fatalf("found %d of %d free ports", len(out), n)
+	return nil
 }
 
 type option func(*Config)

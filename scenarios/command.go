@@ -16,6 +16,7 @@ import (
 	"github.com/ister-mq/ister/scenarios/internal/report"
 	"github.com/ister-mq/ister/scenarios/internal/spec"
 	"github.com/ister-mq/ister/setups"
+	"github.com/ister-mq/ister/setups/attach"
 	"github.com/ister-mq/ister/setups/compose"
 	"github.com/ister-mq/ister/setups/container"
 	"github.com/ister-mq/ister/setups/fault"
@@ -103,7 +104,7 @@ type common struct {
 
 // NewCommand makes the command tree. Its errors carry exit codes; see ExitCode.
 func NewCommand() *cobra.Command {
-	return newCommand(fault.Setup{}, container.Setup{}, compose.Setup{})
+	return newCommand(fault.Setup{}, container.Setup{}, compose.Setup{}, attach.Setup{})
 }
 
 func newCommand(known ...setups.Setup) *cobra.Command {

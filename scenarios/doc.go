@@ -9,6 +9,7 @@
 //	doc.go      this page
 //	embed.go     the shipped scenarios, and finding one by name or path
 //	command.go   the command tree, flags, exit codes
+//	attaching.go  the flags of a cluster that runs already
 //	running.go   run, stop, clean, runs
 //	interrupts.go  signals
 //	detached.go  supervisors, watch

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ import (
 	"github.com/ister-mq/ister/scenarios/internal/verb"
 	"github.com/ister-mq/ister/scenarios/internal/verdict"
 	"github.com/ister-mq/ister/setups"
+	"github.com/ister-mq/ister/setups/attach"
 )
 
 // listed is a scenario in a list.
@@ -182,6 +184,7 @@ func showChecks(out io.Writer, heading, aspect string, checks []shownCheck) {
 func (c *common) planCommand() *cobra.Command {
 	var aspects []string
 	var setup string
+	var attached attachFlags
 	cmd := &cobra.Command{
 		Use: "plan SCENARIO", Short: "Show the steps of a run, with the commands a person would type", Args: exactly("SCENARIO"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -195,7 +198,7 @@ func (c *common) planCommand() *cobra.Command {
 				}
 			}
 			plan := planOf(s, aspects)
-			unable, err := c.planFor(s, aspects, setup, plan)
+			unable, err := c.planFor(cmd.Context(), s, aspects, setup, &attached, plan)
 			if err != nil {
 				return err
 			}
@@ -227,17 +230,18 @@ func (c *common) planCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&setup, "setup", "", "say which steps this setup cannot do")
+	attached.add(cmd)
 	cmd.Flags().StringArrayVar(&aspects, "aspect", nil, "only this aspect, with what it needs; may be repeated")
 	return cmd
 }
 
 // planFor notes at each step of a plan what a setup lacks for it. unable is the
 // refusal that a run would meet; no name of a setup asks for nothing.
-func (c *common) planFor(s *spec.Scenario, aspects []string, name string, plan []plannedStep) (unable, err error) {
-	if name == "" {
+func (c *common) planFor(ctx context.Context, s *spec.Scenario, aspects []string, name string, f *attachFlags, plan []plannedStep) (unable, err error) {
+	if name == "" && f.given() == "" {
 		return nil, nil
 	}
-	setup, err := c.setupOf(s, name)
+	setup, err := c.configured(ctx, s, name, f)
 	if err != nil {
 		return nil, err
 	}
@@ -311,11 +315,17 @@ func (c *common) reportCommand() *cobra.Command {
 }
 
 func (c *common) doctorCommand() *cobra.Command {
-	return &cobra.Command{
+	var setup string
+	var attached attachFlags
+	cmd := &cobra.Command{
 		Use: "doctor", Short: "Say what is missing on this machine, and how to get it", Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			chosen, err := c.toCheck(cmd.Context(), setup, &attached)
+			if err != nil {
+				return err
+			}
 			findings := []setups.Finding{c.checkRunsDir()}
-			for _, setup := range c.setups {
+			for _, setup := range chosen {
 				findings = append(findings, setup.Check(cmd.Context())...)
 			}
 			fatal := 0
@@ -347,6 +357,33 @@ func (c *common) doctorCommand() *cobra.Command {
 			return nil
 		},
 	}
+	cmd.Flags().StringVar(&setup, "setup", "", "only what this setup needs (default: every setup that starts its own brokers)")
+	attached.add(cmd)
+	return cmd
+}
+
+// toCheck are the setups that doctor looks at. Without a name that is all but
+// attach, which is about a cluster and not about this machine.
+func (c *common) toCheck(ctx context.Context, name string, f *attachFlags) ([]setups.Setup, error) {
+	if name == "" && f.given() != "" {
+		name = attach.Setup{}.Name()
+	}
+	var chosen []setups.Setup
+	var known []string
+	for _, setup := range c.setups {
+		known = append(known, setup.Name())
+		if name == setup.Name() {
+			applied, err := f.applied(ctx, setup)
+			return []setups.Setup{applied}, err
+		}
+		if _, foreign := setup.(attach.Setup); !foreign {
+			chosen = append(chosen, setup)
+		}
+	}
+	if name != "" {
+		return nil, &usageError{fmt.Errorf("no setup is called %s", name), spec.Suggest(name, known)}
+	}
+	return chosen, nil
 }
 
 // checkRunsDir looks whether runs can be written, without leaving anything.

@@ -39,6 +39,7 @@ type runFlags struct {
 	from, until string
 	repeat      int
 	reports     []string
+	attach      attachFlags
 }
 
 func (c *common) runCommand() *cobra.Command {
@@ -68,6 +69,7 @@ func (c *common) runCommand() *cobra.Command {
 	cmd.Flags().Int64Var(&f.seed, "seed", 0, "seed of random choices; 0 picks one")
 	cmd.Flags().StringVar(&f.setup, "setup", "", "how the cluster is stood up (default: the scenario's first)")
 	cmd.Flags().StringVar(&f.runID, "run-id", "", "name of the run, which must be free (default: one of the time and the scenario)")
+	f.attach.add(cmd)
 	cmd.Flags().StringVar(&f.binary, "ister-bin", "", "ister binary to run (default: this one, or built from the source tree)")
 	cmd.Flags().StringVar(&f.keep, "keep", "never", "leave the cluster running: never, failure or always")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "bound on the whole run (default: the scenario's deadline)")
@@ -90,7 +92,10 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 	if err != nil {
 		return err
 	}
-	setup, err := c.setupOf(s, f.setup)
+	setup, err := c.configured(cmd.Context(), s, f.setup, &f.attach)
+	if err == nil {
+		err = addressed(setup)
+	}
 	if err != nil {
 		return err
 	}
@@ -214,6 +219,9 @@ func (c *common) stopCommand() *cobra.Command {
 			if err != nil {
 				return &usageError{err: err}
 			}
+			if left, err := c.cleanSetup(cmd.Context(), dir); err != nil || len(left) > 0 {
+				return ended(cmd, "", left, err)
+			}
 			left, err := run.Stop(cmd.Context(), dir, func(text string) { fmt.Fprintln(cmd.OutOrStdout(), text) })
 			return ended(cmd, "stopped "+dir, left, err)
 		},
@@ -235,20 +243,25 @@ func ended(cmd *cobra.Command, done string, left []string, err error) error {
 // clean ends and removes what a run left, first what its setup made outside the
 // run's directory.
 func (c *common) clean(ctx context.Context, dir string, purge bool, say func(string)) ([]string, error) {
+	if left, err := c.cleanSetup(ctx, dir); err != nil || len(left) > 0 {
+		return left, err
+	}
+	return run.Clean(dir, purge, say)
+}
+
+// cleanSetup removes what a run made outside its directory, when its runner is
+// gone.
+func (c *common) cleanSetup(ctx context.Context, dir string) ([]string, error) {
 	info, err := run.Inspect(dir)
-	if err != nil {
+	if err != nil || info.Live {
 		return nil, err
 	}
 	for _, setup := range c.setups {
-		cleaner, ok := setup.(setups.Cleaner)
-		if !ok || info.Live || setup.Name() != info.Run.Setup {
-			continue
-		}
-		if left, err := cleaner.Clean(ctx, dir); err != nil || len(left) > 0 {
-			return left, err
+		if cleaner, ok := setup.(setups.Cleaner); ok && setup.Name() == info.Run.Setup {
+			return cleaner.Clean(ctx, dir)
 		}
 	}
-	return run.Clean(dir, purge, say)
+	return nil, nil
 }
 
 func (c *common) cleanCommand() *cobra.Command {

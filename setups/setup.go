@@ -20,6 +20,13 @@ type Setup interface {
 	New(ctx context.Context, options Options) (Cluster, error)
 }
 
+// Configured is a Setup that was given more than its name.
+type Configured interface {
+	// Flags are the words of a command line that make the same setup again,
+	// beside --setup.
+	Flags() []string
+}
+
 // Options of a new cluster.
 type Options struct {
 	// Dir is the run's own directory. Brokers keep everything below it.
@@ -85,3 +92,25 @@ type Cluster interface {
 	// Close ends everything that was started, and says what it could not end.
 	Close(ctx context.Context) (leftovers []string)
 }
+
+// Borrowed is a Cluster that is somebody else's. A run sees before its first
+// change that nothing is in its way, and Close takes back what it made.
+type Borrowed interface {
+	// Existing are those of the topics, as Kafka clients name them, that the
+	// cluster has.
+	Existing(ctx context.Context, topics []string) ([]string, error)
+	// Note keeps durably what is known of a topic that the run creates: Making
+	// before the request, then Made or NotMade. Only what is Made is deleted; what
+	// stays Making is reported as left behind when it exists.
+	Note(topic string, state TopicState) error
+}
+
+// TopicState is what is known of a topic of a run on a Borrowed cluster.
+type TopicState string
+
+// The states.
+const (
+	TopicMaking  TopicState = "making"
+	TopicMade    TopicState = "made"
+	TopicNotMade TopicState = "not_made"
+)

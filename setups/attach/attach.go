@@ -1,16 +1,10 @@
-// Package attach uses a cluster that somebody else started and looks after: any
-// Ister cluster by its admin addresses, or any cluster that speaks the Kafka
-// protocol by its bootstrap addresses, for what needs no admin API.
-//
-// It starts and ends nothing. What would need that is refused with a
-// *setups.Refused.
 package attach
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
+	"path/filepath"
 	"sort"
 	"strconv"
 	"strings"
@@ -34,10 +28,80 @@ type Setup struct {
 	// Bootstrap are addresses for Kafka clients. They are needed only where Admin
 	// is empty: admin addresses tell them.
 	Bootstrap []string
+	// Command is the owner's executable that adds, starts and ends brokers; see
+	// command.go for how it is called. "": none.
+	Command string
+
+	waiting int // brokers of Admin that wait to be added, as Looked has seen
 }
+
+var (
+	_ setups.Limited    = Setup{}
+	_ setups.Configured = Setup{}
+	_ setups.Cleaner    = Setup{}
+)
 
 // Name implements setups.Setup.
 func (Setup) Name() string { return "attach" }
+
+// Flags implements setups.Configured.
+func (s Setup) Flags() []string {
+	var words []string
+	for flag, value := range map[string]string{"--admin": strings.Join(s.Admin, ","), "--bootstrap": strings.Join(s.Bootstrap, ","), "--broker-command": s.Command} {
+		if value != "" {
+			words = append(words, flag+"="+value)
+		}
+	}
+	sort.Strings(words)
+	return words
+}
+
+// Looked is the setup after a look at which brokers wait to be added, on which
+// Cannot depends. One that does not answer does not wait.
+func (s Setup) Looked(ctx context.Context) Setup {
+	s.waiting = 0
+	for _, address := range s.Admin {
+		if info, err := ask(ctx, address); err == nil && info.State == stateFresh {
+			s.waiting++
+		}
+	}
+	return s
+}
+
+// stateFresh is what a broker says that waits to be added, stateRemoved one that
+// can never come back.
+const (
+	stateFresh   = "fresh"
+	stateRemoved = "removed"
+)
+
+// Cannot implements setups.Limited.
+func (s Setup) Cannot(ability setups.Ability) *setups.Refused {
+	refused := &setups.Refused{Setup: s.Name(), What: ability.What()}
+	switch ability {
+	case setups.AbilityAdmin:
+		if len(s.Admin) > 0 {
+			return nil
+		}
+		refused.Why, refused.Flag = "no admin address is given", "--admin"
+		refused.Remedy = "give --admin HOST:PORT,... of every broker, where the cluster is one of Ister"
+	case setups.AbilityAdd:
+		if s.Command != "" || s.waiting > 0 {
+			return nil
+		}
+		refused.Why, refused.Flag = "no --broker-command is given, and no broker of --admin waits to be added", "--broker-command"
+		refused.Remedy = "give --broker-command CMD, an executable that starts one (the skill attach has an example)"
+	case setups.AbilityStart, setups.AbilityStop, setups.AbilityKill, setups.AbilityPause:
+		if s.Command != "" {
+			return nil
+		}
+		refused.Why, refused.Flag = "it did not start the brokers, and no --broker-command is given", "--broker-command"
+		refused.Remedy = "give --broker-command CMD, an executable that does it (the skill attach has an example)"
+	default:
+		refused.Why, refused.Remedy = "the machines of the cluster are not its own", "use a setup that starts its own brokers"
+	}
+	return refused
+}
 
 // Check implements setups.Setup.
 func (s Setup) Check(ctx context.Context) []setups.Finding {
@@ -64,17 +128,35 @@ func (s Setup) Check(ctx context.Context) []setups.Finding {
 		}
 		findings = append(findings, f)
 	}
+	if s.Command != "" {
+		f := setups.Finding{Code: "BROKER_COMMAND", OK: true, Message: s.Command + " is an executable file"}
+		if err := CheckCommand(s.Command); err != nil {
+			f.OK, f.Fatal, f.Message, f.Remedy = false, true, err.Error(), "correct --broker-command"
+		}
+		findings = append(findings, f)
+	}
 	return findings
 }
 
 // New implements setups.Setup.
-func (s Setup) New(ctx context.Context, _ setups.Options) (setups.Cluster, error) {
+func (s Setup) New(ctx context.Context, options setups.Options) (setups.Cluster, error) {
 	for _, f := range s.Check(ctx) {
 		if f.Fatal {
 			return nil, fmt.Errorf("%s; %s", f.Message, f.Remedy)
 		}
 	}
-	return &cluster{setup: s}, nil
+	if options.Dir != "" { // the command is told it, and works elsewhere
+		dir, err := filepath.Abs(options.Dir)
+		if err != nil {
+			return nil, fmt.Errorf("find the run's directory: %w", err)
+		}
+		options.Dir = dir
+	}
+	c := &cluster{setup: s, options: options, inner: map[string]string{}, journal: &journal{Admin: s.Admin, Bootstrap: s.Bootstrap, Command: s.Command}}
+	if options.Dir != "" {
+		c.journal.path = journalPath(options.Dir)
+	}
+	return c, c.journal.save()
 }
 
 // ask asks the broker behind an admin address who it is.
@@ -110,121 +192,4 @@ func kafkaBrokers(ctx context.Context, bootstrap []string) ([]string, error) {
 		out = append(out, net.JoinHostPort(b.Host, strconv.Itoa(int(b.Port))))
 	}
 	return out, nil
-}
-
-type cluster struct {
-	setup   Setup
-	version string
-	brokers []setups.Broker
-	inner   map[string]string // admin address among brokers, by name
-	spares  []string          // admin addresses of brokers that wait to be added
-	closed  bool
-}
-
-var (
-	_ setups.Cluster = (*cluster)(nil)
-	_ setups.Inner   = (*cluster)(nil)
-)
-
-// Binary is what the brokers say of themselves; there is no digest.
-func (c *cluster) Binary() (string, string) {
-	return strings.TrimSpace("attached " + c.version), ""
-}
-
-// InnerAdmin implements setups.Inner: the address that the broker advertises.
-func (c *cluster) InnerAdmin(name string) string { return c.inner[name] }
-
-// Form finds the brokers of the cluster, and wants at least n that serve.
-func (c *cluster) Form(ctx context.Context, n int) ([]setups.Broker, error) {
-	c.inner = make(map[string]string)
-	if len(c.setup.Admin) == 0 {
-		brokers, err := kafkaBrokers(ctx, c.setup.Bootstrap)
-		if err != nil {
-			return nil, err
-		}
-		for _, address := range brokers {
-			c.brokers = append(c.brokers, setups.Broker{Name: c.next(), Kafka: address, Running: true})
-		}
-	}
-	first := ""
-	for _, address := range c.setup.Admin {
-		info, err := ask(ctx, address)
-		if err != nil {
-			return nil, err
-		}
-		switch info.State {
-		case "fresh":
-			c.spares = append(c.spares, address)
-			continue
-		case "removed":
-			return nil, fmt.Errorf("the broker at %s was removed from its cluster: leave it out of --admin", address)
-		}
-		if first == "" {
-			first = info.Cluster
-		}
-		if info.Cluster != first {
-			return nil, fmt.Errorf("the broker at %s belongs to cluster %s, the one at %s to %s: attach to one cluster", address, info.Cluster, c.setup.Admin[0], first)
-		}
-		c.take(address, info)
-	}
-	if len(c.brokers) < n {
-		return nil, &setups.Refused{Setup: "attach", What: fmt.Sprintf("form a cluster of %d", n), Why: fmt.Sprintf("%d brokers were found", len(c.brokers)),
-			Remedy: "list the admin address of every broker in --admin"}
-	}
-	return c.Brokers(), nil
-}
-
-func (c *cluster) next() string { return fmt.Sprintf("b%d", len(c.brokers)+1) }
-
-func (c *cluster) take(address string, info client.NodeInfo) setups.Broker {
-	hostPort := address
-	if u, err := client.ParseEndpoint(address); err == nil {
-		hostPort = u.Host
-	}
-	b := setups.Broker{Name: c.next(), Kafka: info.Endpoints.Kafka, Admin: hostPort, Raft: info.Endpoints.Raft, Metrics: info.Endpoints.Metrics, Running: true}
-	c.inner[b.Name], c.version = info.Endpoints.Admin, info.Version
-	c.brokers = append(c.brokers, b)
-	return b
-}
-
-// Add takes the next broker of --admin that waits to be added.
-func (c *cluster) Add(ctx context.Context) (setups.Broker, error) {
-	if c.closed {
-		return setups.Broker{}, errors.New("the cluster is closed")
-	}
-	if len(c.spares) == 0 {
-		return setups.Broker{}, &setups.Refused{Setup: "attach", What: "add a broker", Why: "no address in --admin is of a broker that waits to be added",
-			Remedy: "start one with `ister broker --join` and list its admin address in --admin"}
-	}
-	address := c.spares[0]
-	info, err := ask(ctx, address)
-	if err != nil {
-		return setups.Broker{}, err
-	}
-	c.spares = c.spares[1:]
-	return c.take(address, info), nil
-}
-
-func (c *cluster) refuse(what, name string) error {
-	return &setups.Refused{Setup: "attach", What: what + " " + name, Why: "it did not start the cluster", Remedy: "do it by hand, or use a setup that starts its own cluster"}
-}
-
-func (c *cluster) Start(_ context.Context, name string) (*setups.Exit, error) {
-	return nil, c.refuse("start", name)
-}
-
-func (c *cluster) Stop(_ context.Context, name string, _ time.Duration) (setups.Exit, error) {
-	return setups.Exit{}, c.refuse("stop", name)
-}
-
-func (c *cluster) Kill(_ context.Context, name string) error { return c.refuse("kill", name) }
-func (c *cluster) Pause(name string) error                   { return c.refuse("pause", name) }
-func (c *cluster) Resume(name string) error                  { return c.refuse("resume", name) }
-
-func (c *cluster) Brokers() []setups.Broker { return append([]setups.Broker(nil), c.brokers...) }
-
-// Close leaves the cluster as it is.
-func (c *cluster) Close(context.Context) []string {
-	c.closed = true
-	return nil
 }

@@ -60,6 +60,7 @@ type Options struct {
 const (
 	aftermathMax = time.Minute // on_failure and always, each
 	closeMax     = 30 * time.Second
+	returnMax    = 90 * time.Second // of a borrowed cluster: brokers that joined are drained
 )
 
 // engine is one run under way.
@@ -217,6 +218,9 @@ func repro(o Options) string {
 	if o.Setup.Name() != o.Scenario.Setups[0] {
 		words = append(words, "--setup", o.Setup.Name())
 	}
+	if configured, ok := o.Setup.(setups.Configured); ok {
+		words = append(words, configured.Flags()...)
+	}
 	for _, a := range o.Aspects {
 		words = append(words, "--aspect", a)
 	}
@@ -228,7 +232,39 @@ func repro(o Options) string {
 	for _, name := range names {
 		words = append(words, "--param", name+"="+o.Params[name])
 	}
+	for i, word := range words {
+		words[i] = shellWord(word)
+	}
 	return strings.Join(words, " ")
+}
+
+// shellWord quotes a word that a shell would not take as it is.
+func shellWord(word string) string {
+	plain := func(r rune) bool {
+		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("-_=,./:@%+", r)
+	}
+	if word != "" && strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
+		return word
+	}
+	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
+}
+
+// plannedTopics are the topics that the steps of a run create, as Kafka clients
+// name them, as far as their names are known before.
+func (e *engine) plannedTopics() []string {
+	var names []string
+	look := func(steps []*spec.Step) {
+		for _, step := range steps {
+			if with, err := e.inputs(step); err == nil {
+				names = append(names, verb.TopicsOf(step.Use, with)...)
+			}
+		}
+	}
+	look(e.options.Scenario.Setup)
+	for _, stage := range e.options.Scenario.Stages(e.options.Aspects) {
+		look(stage.Aspect.Steps)
+	}
+	return names
 }
 
 // prepare makes the cluster ready to be started.
@@ -254,7 +290,7 @@ func (e *engine) prepare(ctx context.Context) bool {
 		return e.unfit(err)
 	}
 	e.env = &verb.Env{
-		RunID: e.record.ID, Seed: e.options.Seed, Dir: e.dir, Brokers: s.Brokers, Cluster: cluster, Recorder: recorder,
+		RunID: e.record.ID, Seed: e.options.Seed, Dir: e.dir, Brokers: s.Brokers, Topics: e.plannedTopics(), Cluster: cluster, Recorder: recorder,
 		Say: func(text string) { e.log.Add(report.Event{Kind: report.StepSays, Text: text}) },
 	}
 	e.sampler = startSampler(context.WithoutCancel(ctx), &sampler{nameOf: e.env.NameOf, progress: e.env.Recorder.Progress, add: e.log.Add, actor: "scenario:" + e.record.ID + "/sampler"})
@@ -378,8 +414,12 @@ func (e *engine) aftermath(ctx context.Context, judged report.Verdict) {
 		e.record.Kept = true
 		return
 	}
-	e.log.Add(report.Event{Kind: report.CleanupBegun, Text: "ending the brokers"})
-	closing, cancel := context.WithTimeout(detached, closeMax)
+	bound, doing := closeMax, "ending the brokers"
+	if _, ok := e.env.Cluster.(setups.Borrowed); ok {
+		bound, doing = returnMax, "taking back what the run made on the cluster"
+	}
+	e.log.Add(report.Event{Kind: report.CleanupBegun, Text: doing})
+	closing, cancel := context.WithTimeout(detached, bound)
 	defer cancel()
 	e.record.Leftovers = append(e.record.Leftovers, e.env.Cluster.Close(closing)...)
 	if judged == report.Pass || judged == report.Interrupted {

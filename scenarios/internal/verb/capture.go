@@ -2,6 +2,7 @@ package verb
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -11,7 +12,6 @@ import (
 
 	"github.com/ister-mq/ister/admin/adminv1"
 	"github.com/ister-mq/ister/scenarios/internal/spec"
-	"github.com/ister-mq/ister/setups"
 )
 
 type captureOutputs struct {
@@ -21,7 +21,7 @@ type captureOutputs struct {
 
 func init() {
 	define(meta{
-		name: "capture.state", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.ReadOnly, doc: "Write the cluster's status, members, brokers, topics and operations into the run's directory, for a look afterwards.",
+		name: "capture.state", risk: spec.ReadOnly, doc: "Write the cluster's status, members, brokers, topics and operations into the run's directory, for a look afterwards.",
 		command: "ister admin cluster status --output json",
 		note:    "{directory}",
 	}, captureState, nil)
@@ -30,10 +30,6 @@ func init() {
 // captureState asks everything and keeps what answers: a cluster in trouble may
 // answer in part. It fails only when nothing could be kept.
 func captureState(ctx context.Context, env *Env, _ none) (captureOutputs, error) {
-	admin, err := env.Admin()
-	if err != nil {
-		return captureOutputs{}, err
-	}
 	env.mu.Lock()
 	env.captures++
 	out := captureOutputs{Directory: filepath.Join("capture", fmt.Sprint(env.captures))}
@@ -41,6 +37,13 @@ func captureState(ctx context.Context, env *Env, _ none) (captureOutputs, error)
 	dir := filepath.Join(env.Dir, out.Directory)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return out, fmt.Errorf("make the capture directory: %w", err)
+	}
+	if env.kafkaOnly() {
+		return captureOnKafka(ctx, env, dir, out)
+	}
+	admin, err := env.Admin()
+	if err != nil {
+		return out, err
 	}
 	var lastErr error
 	keep := func(name string, answer proto.Message, err error) {
@@ -75,5 +78,27 @@ func captureState(ctx context.Context, env *Env, _ none) (captureOutputs, error)
 	if out.Files == 0 {
 		return out, lastErr
 	}
+	return out, nil
+}
+
+// captureOnKafka keeps what the Kafka protocol tells of brokers and topics.
+func captureOnKafka(ctx context.Context, env *Env, dir string, out captureOutputs) (captureOutputs, error) {
+	admin, err := env.kafkaAdmin()
+	if err != nil {
+		return out, err
+	}
+	defer admin.Close()
+	metadata, err := admin.Metadata(ctx)
+	if err != nil {
+		return out, fmt.Errorf("capture the metadata: %w", err)
+	}
+	data, err := json.MarshalIndent(metadata, "", "  ")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "metadata.json"), append(data, '\n'), 0o644)
+	}
+	if err != nil {
+		return out, fmt.Errorf("capture the metadata: %w", err)
+	}
+	out.Files++
 	return out, nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"sort"
+	"strings"
 	"time"
 
 	"github.com/ister-mq/ister/admin/adminv1"
@@ -20,6 +21,7 @@ type none struct{}
 
 type startInputs struct {
 	Brokers int64 `json:"brokers" default:"0" min:"0" max:"9" doc:"how many brokers; 0: as many as the scenario's cluster says"`
+	Least   int64 `json:"least" default:"0" min:"0" doc:"fewest brokers of a cluster that is there already; 0: as many as the scenario starts"`
 }
 
 type startOutputs struct {
@@ -93,7 +95,7 @@ type statusOutputs struct {
 
 func init() {
 	define(meta{
-		name: "cluster.start", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.Additive, doc: "Start the brokers that form the cluster, and wait until each is ready.",
+		name: "cluster.start", risk: spec.Additive, doc: "Start the brokers that form the cluster, and wait until each is ready.",
 		command: "ister broker --seed-nodes <raft addresses> --data-dir <dir> --broker-addr <addr> --admin-addr <addr> --raft-addr <addr>",
 		note:    "{names}",
 	}, clusterStart, nil)
@@ -140,27 +142,60 @@ func int64s(ids []int32) []int64 {
 
 func clusterStart(ctx context.Context, env *Env, in startInputs) (startOutputs, error) {
 	start := time.Now()
-	count := env.Brokers
+	want := env.Brokers
 	if in.Brokers > 0 {
-		count = int(in.Brokers)
+		want = int(in.Brokers)
 	}
-	brokers, err := env.Cluster.Form(ctx, count)
+	borrowed, isBorrowed := env.Cluster.(setups.Borrowed)
+	if isBorrowed && in.Least > 0 {
+		want = int(in.Least)
+	}
+	brokers, err := env.Cluster.Form(ctx, want)
 	if err != nil {
 		return startOutputs{}, &EnvironmentError{fmt.Errorf("start the cluster: %w", err)}
 	}
-	out := startOutputs{Count: int64(len(brokers)), TookMS: since(start)}
-	for _, b := range brokers {
-		id, err := env.nodeID(ctx, b.Name)
-		if err != nil {
-			return out, &EnvironmentError{err}
+	if isBorrowed {
+		if err := nothingInTheWay(ctx, env, borrowed); err != nil {
+			return startOutputs{}, &EnvironmentError{err}
 		}
-		out.Names, out.NodeIDs = append(out.Names, b.Name), append(out.NodeIDs, id)
-		out.Admin, out.Kafka = append(out.Admin, b.Admin), append(out.Kafka, b.Kafka)
+	}
+	out := startOutputs{Count: int64(len(brokers)), TookMS: since(start)}
+	if env.kafkaOnly() {
+		out.NodeIDs, err = idsOnKafka(ctx, env, brokers)
+	}
+	for _, b := range brokers {
+		if !env.kafkaOnly() && err == nil {
+			var id int64
+			id, err = env.nodeID(ctx, b.Name)
+			out.NodeIDs = append(out.NodeIDs, id)
+		}
+		out.Names, out.Admin, out.Kafka = append(out.Names, b.Name), append(out.Admin, b.Admin), append(out.Kafka, b.Kafka)
+	}
+	if err != nil {
+		return out, &EnvironmentError{err}
 	}
 	if n := len(out.Names); n > 0 {
 		out.First, out.Middle, out.Last = out.Names[0], out.Names[n/2], out.Names[n-1]
 	}
 	return out, nil
+}
+
+// nothingInTheWay refuses a cluster that has topics of the names that the run
+// uses: it could neither tell its records from others, nor delete only its own.
+func nothingInTheWay(ctx context.Context, env *Env, cluster setups.Borrowed) error {
+	there, err := cluster.Existing(ctx, env.Topics)
+	if err != nil {
+		return err
+	}
+	if len(there) == 0 {
+		return nil
+	}
+	more := ""
+	if len(there) > 5 {
+		there, more = there[:5], fmt.Sprintf(" and %d more", len(there)-5)
+	}
+	return fmt.Errorf("expected a cluster without the topics that this run creates, observed: it has %s%s; nothing was changed; delete them when they are left from an earlier run (scenario clean RUN does), or use another cluster",
+		strings.Join(there, ", "), more)
 }
 
 func addNode(ctx context.Context, env *Env, in addNodeInputs) (addNodeOutputs, error) {

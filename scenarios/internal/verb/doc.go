@@ -13,6 +13,7 @@
 //	cluster.go  cluster.*: forming, membership, status
 //	broker.go   broker.*, brokers.*: processes, draining, balance
 //	topic.go    topic.*
+//	kafka.go    topics and brokers of a cluster without the admin API
 //	load.go     load.*: traffic, and its verdict
 //	fault.go    network.*, disk.*, freezing of brokers, broker.pick
 //	epochs.go   epochs.*: who leads, as every broker tells it

@@ -16,10 +16,13 @@ import (
 
 // Env is what the verbs of one run work on.
 type Env struct {
-	RunID    string
-	Seed     int64
-	Dir      string // of the run
-	Brokers  int    // how many form the cluster
+	RunID   string
+	Seed    int64
+	Dir     string // of the run
+	Brokers int    // how many form the cluster
+	// Topics are those that the steps of this run create, as Kafka clients name
+	// them, as far as their names are known before.
+	Topics   []string
 	Cluster  setups.Cluster
 	Recorder *history.Recorder
 	// Say reports progress within a step, in one short line.
@@ -77,7 +80,7 @@ func (e *Env) Admin() (*client.Client, error) {
 	var endpoints, hindered []string
 	for _, b := range e.Cluster.Brokers() {
 		switch {
-		case !b.Running:
+		case !b.Running || b.Admin == "":
 		case e.faults.has(b.Name, faultCut, faultPause):
 			hindered = append(hindered, b.Admin)
 		default:
@@ -88,7 +91,7 @@ func (e *Env) Admin() (*client.Client, error) {
 		endpoints = hindered
 	}
 	if len(endpoints) == 0 {
-		return nil, errors.New("no broker runs")
+		return nil, errors.New("no broker that runs has an admin API")
 	}
 	key := strings.Join(endpoints, ",")
 	e.mu.Lock()

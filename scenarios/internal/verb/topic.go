@@ -2,11 +2,13 @@ package verb
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/ister-mq/ister/admin/adminv1"
+	"github.com/ister-mq/ister/admin/client"
 	"github.com/ister-mq/ister/scenarios/internal/spec"
 	"github.com/ister-mq/ister/setups"
 )
@@ -30,6 +32,7 @@ type createOutputs struct {
 
 type listInputs struct {
 	Namespace string `json:"namespace" default:"default" doc:"only topics of this namespace"`
+	Prefix    string `json:"prefix" doc:"only topics whose full name begins with this"`
 }
 
 type listOutputs struct {
@@ -45,7 +48,7 @@ type topicInputs struct {
 }
 
 type topicOutputs struct {
-	Leader    int64   `json:"leader" doc:"node id of the leader of partition 0, 0 when offline"`
+	Leader    int64   `json:"leader" doc:"node id of the leader of partition 0; offline: 0, or -1 on a cluster without the admin API"`
 	Epoch     int64   `json:"epoch" doc:"its leader epoch"`
 	Replicas  []int64 `json:"replicas" doc:"node ids of the replicas of partition 0"`
 	ISR       []int64 `json:"isr" doc:"node ids of those in sync"`
@@ -77,16 +80,16 @@ type moveOutputs struct {
 
 func init() {
 	define(meta{
-		name: "topic.create", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.Additive, doc: "Create topics.",
+		name: "topic.create", risk: spec.Additive, doc: "Create topics.",
 		command: "ister admin topics create {name} --dispatch-strategy {dispatch}[ --partitions {partitions}][ --replication-factor {replication_factor}]",
 		note:    "count {count}",
 	}, topicCreate, nil)
 	define(meta{
-		name: "topic.list", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.ReadOnly, doc: "List topics, and count partitions without a leader.", command: "ister admin topics list --namespace {namespace}",
+		name: "topic.list", risk: spec.ReadOnly, doc: "List topics, and count partitions without a leader.", command: "ister admin topics list --namespace {namespace}",
 		note: "count {count}, with leader {with_leader}, under replicated {under_replicated}",
 	}, topicList, nil)
 	define(meta{
-		name: "topic.describe", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.ReadOnly, doc: "Where a topic's first partition is.", command: "ister admin topics describe {name}",
+		name: "topic.describe", risk: spec.ReadOnly, doc: "Where a topic's first partition is.", command: "ister admin topics describe {name}",
 		note: "leader {leader}, replicas {replicas}, isr {isr}",
 	}, topicDescribe, nil)
 	define(meta{
@@ -96,7 +99,75 @@ func init() {
 	}, topicMove, nil)
 }
 
+// Values of the input dispatch.
+const dispatchReliable = "reliable"
+
+// names are the full names of the topics that the inputs mean.
+func (in createInputs) names() []string {
+	names := make([]string, in.Count)
+	for i := range names {
+		if names[i] = in.Name; in.Count > 1 {
+			names[i] = fmt.Sprintf("%s%d", in.Name, i+1)
+		}
+	}
+	return names
+}
+
+// TopicsOf are the topics that a use of a verb creates, as Kafka clients name
+// them.
+func TopicsOf(use string, with map[string]any) []string {
+	v, ok := Lookup(use)
+	if !ok || use != "topic.create" {
+		return nil
+	}
+	call, err := v.NewCall(nil, with)
+	if err != nil {
+		return nil // the step will say so
+	}
+	var in createInputs
+	if err := spec.FromValue(call.with, &in); err != nil {
+		return nil
+	}
+	var names []string
+	for _, name := range in.names() {
+		names = append(names, kafkaName(name))
+	}
+	return names
+}
+
 func topicCreate(ctx context.Context, env *Env, in createInputs) (createOutputs, error) {
+	var out createOutputs
+	create := createOnAdmin
+	if env.kafkaOnly() {
+		create = createOnKafka
+	}
+	note := func(string, setups.TopicState) error { return nil }
+	if borrowed, ok := env.Cluster.(setups.Borrowed); ok {
+		note = borrowed.Note
+	}
+	for _, name := range in.names() {
+		if err := note(kafkaName(name), setups.TopicMaking); err != nil {
+			return out, err
+		}
+		full, kafka, refused, err := create(ctx, env, name, in)
+		state := setups.TopicMade
+		if err != nil {
+			if state = setups.TopicMaking; refused {
+				state = setups.TopicNotMade
+			}
+			return out, errors.Join(fmt.Errorf("create topic %s: %w", name, err), note(kafkaName(name), state))
+		}
+		if err := note(kafkaName(name), state); err != nil {
+			return out, err
+		}
+		out.Names, out.KafkaNames = append(out.Names, full), append(out.KafkaNames, kafka)
+	}
+	out.Name, out.KafkaName, out.Count = out.Names[0], out.KafkaNames[0], in.Count
+	return out, nil
+}
+
+// createOnAdmin creates one topic. refused: it was certainly not created.
+func createOnAdmin(ctx context.Context, env *Env, name string, in createInputs) (full, kafka string, refused bool, err error) {
 	admin, err := env.Admin()
 	if err == nil && in.Via != "" {
 		if admin, err = env.AdminOf(in.Via); err == nil {
@@ -104,32 +175,25 @@ func topicCreate(ctx context.Context, env *Env, in createInputs) (createOutputs,
 		}
 	}
 	if err != nil {
-		return createOutputs{}, err
+		return "", "", true, err
 	}
 	dispatch := adminv1.Dispatch_RELIABLE
-	if in.Dispatch == "non_reliable" {
+	if in.Dispatch != dispatchReliable {
 		dispatch = adminv1.Dispatch_NON_RELIABLE
 	}
-	var out createOutputs
-	for i := range in.Count {
-		name := in.Name
-		if in.Count > 1 {
-			name = fmt.Sprintf("%s%d", in.Name, i+1)
-		}
-		answer, err := admin.Topics.CreateTopic(ctx, &adminv1.CreateTopicRequest{
-			Name: name, Partitions: int32(in.Partitions), ReplicationFactor: int32(in.Replicas), Dispatch: dispatch,
-		})
-		if err != nil {
-			return out, fmt.Errorf("create topic %s: %w", name, err)
-		}
-		out.Names = append(out.Names, answer.GetTopic().GetName())
-		out.KafkaNames = append(out.KafkaNames, answer.GetTopic().GetKafkaName())
+	answer, err := admin.Topics.CreateTopic(ctx, &adminv1.CreateTopicRequest{
+		Name: name, Partitions: int32(in.Partitions), ReplicationFactor: int32(in.Replicas), Dispatch: dispatch,
+	})
+	if err != nil {
+		return "", "", client.AsRefusal(err) != nil, err
 	}
-	out.Name, out.KafkaName, out.Count = out.Names[0], out.KafkaNames[0], in.Count
-	return out, nil
+	return answer.GetTopic().GetName(), answer.GetTopic().GetKafkaName(), false, nil
 }
 
 func topicList(ctx context.Context, env *Env, in listInputs) (listOutputs, error) {
+	if env.kafkaOnly() {
+		return listOnKafka(ctx, env, in)
+	}
 	admin, err := env.Admin()
 	if err != nil {
 		return listOutputs{}, err
@@ -138,8 +202,12 @@ func topicList(ctx context.Context, env *Env, in listInputs) (listOutputs, error
 	if err != nil {
 		return listOutputs{}, fmt.Errorf("list topics: %w", err)
 	}
-	out := listOutputs{Names: []string{}, Count: int64(len(answer.GetTopics()))}
+	out := listOutputs{Names: []string{}}
 	for _, t := range answer.GetTopics() {
+		if !strings.HasPrefix(t.GetName(), in.Prefix) {
+			continue
+		}
+		out.Count++
 		out.Names = append(out.Names, t.GetName())
 		out.Offline += int64(t.GetOfflinePartitions())
 		out.UnderReplicated += int64(t.GetUnderReplicatedPartitions())
@@ -151,6 +219,9 @@ func topicList(ctx context.Context, env *Env, in listInputs) (listOutputs, error
 }
 
 func topicDescribe(ctx context.Context, env *Env, in topicInputs) (topicOutputs, error) {
+	if env.kafkaOnly() {
+		return describeOnKafka(ctx, env, in)
+	}
 	admin, err := env.Admin()
 	if err != nil {
 		return topicOutputs{}, err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -111,10 +110,8 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 	if pause != run.PauseNever && pause != run.PauseOnFailure && pause != run.PauseEach {
 		return &usageError{fmt.Errorf("--pause %s is not known", f.pause), "never, on-failure or each"}
 	}
-	for _, format := range f.reports {
-		if !slices.Contains(run.Formats, format) {
-			return &usageError{fmt.Errorf("--report %s is not known", format), strings.Join(run.Formats, ", ")}
-		}
+	if err := knownFormats(f.reports); err != nil {
+		return err
 	}
 	if f.seed == 0 {
 		f.seed = 1 + rand.Int64N(1_000_000)

@@ -2,120 +2,317 @@ package report
 
 import (
 	"bytes"
+	_ "embed"
 	"fmt"
 	"html/template"
+	"path/filepath"
+	"slices"
+	"sort"
+	"strings"
+	"time"
 
 	"github.com/ister-mq/ister/scenarios/internal/history"
 )
 
+// The bounds of tables.
+const (
+	stepsMax     = 500
+	failuresMax  = 30
+	movesMax     = 60
+	leftoversMax = 50
+)
+
+//go:embed page.tmpl
+var pageText string
+
+var pageTemplate = template.Must(template.New("report").Parse(pageText))
+
 // page is what the HTML report shows.
 type page struct {
 	Run      *Run
+	Good     bool
+	Started  string
 	Took     string
+	Tiles    []tile
+	Failures []Failure
 	Aspects  []pageAspect
-	Rate     template.HTML
-	Latency  template.HTML
-	Timeline template.HTML
-	Balances []pageBalance
-	Excerpts []Excerpt
-	Failures []string
+	More     map[string]int // left out, by what
+
+	Disturbed  []*disturbed
+	Close      []*disturbed
+	Rate, Wait template.HTML
+
+	Balances                 []*balanced
+	Leaders, Replicas, Moves template.HTML
+	Moved                    []pageMove
+	Stages                   []pageStage
+
+	Excerpts   []Excerpt
+	Unanswered []Entry
+	Unsampled  string
+	Params     []pair
+	Versions   []pair
 }
+
+type tile struct{ Label, Value, Note, Class string }
+
+type pair struct{ Name, Value string }
 
 type pageAspect struct {
 	ID     string
+	Passed int
+	Total  int
 	Checks []Check
 }
 
-type pageBalance struct {
-	Title string
-	Chart template.HTML
+type pageStage struct {
+	ID    string
+	Took  string
+	Steps []pageStep
 }
 
-// HTML renders a run and what its clients saw as one page. It refers to nothing
-// outside of itself and has no script. h may be nil: then there are no charts of
-// the traffic.
-func HTML(r *Run, h *history.History, excerpts []Excerpt) ([]byte, error) {
-	p := page{Run: r, Took: r.took(), Timeline: timeline(r), Excerpts: excerpts}
+type pageStep struct {
+	Step
+	At, Lasted string
+	Bar        template.HTML
+}
+
+type pageMove struct {
+	Step
+	At, Lasted string
+	Bar        template.HTML
+}
+
+// HTML renders a run, what its clients saw and the samples among its events as
+// one page. It refers to nothing outside of itself and has no script. h may be
+// nil: then there is nothing about the traffic.
+func HTML(r *Run, h *history.History, events []Event) ([]byte, error) {
+	p := page{
+		Run: r, Good: r.Verdict == Pass, Took: r.took(), Started: r.StartedAt.UTC().Format("2 January 2006, 15:04:05 UTC"), More: map[string]int{},
+		Params: pairs(r.Params), Versions: pairs(r.Versions),
+	}
+	p.Failures = bounded(r.Failures, failuresMax, p.More, "failures")
 	for _, id := range aspectsOf(r) {
-		a := pageAspect{ID: id}
-		for _, c := range append(append([]Check(nil), r.Guards...), r.Criteria...) {
-			if c.Aspect == id {
-				a.Checks = append(a.Checks, c)
-			}
-		}
-		p.Aspects = append(p.Aspects, a)
+		p.Aspects = append(p.Aspects, aspectOf(r, id))
 	}
-	if h != nil && len(h.Sends) > 0 {
-		p.Rate, p.Latency = traffic(h)
-	}
-	for i := range r.Steps {
-		s := &r.Steps[i]
-		before, _ := s.Outputs["before"].(string)
-		after, _ := s.Outputs["after"].(string)
-		if vector, ok := s.Outputs["vector"].(string); ok && s.Use == "brokers.balance" {
-			after = vector
-		}
-		if chart := bars(before, after); chart != "" && s.Outputs["state"] != "planned" {
-			p.Balances = append(p.Balances, pageBalance{fmt.Sprintf("%s/%s: %s", s.Stage, s.ID, s.Title), chart})
+	var samples []Event
+	for _, e := range events {
+		if e.Kind == Sampled && e.Sample != nil {
+			samples = append(samples, e)
 		}
 	}
-	for _, f := range r.Failures {
-		text := ""
-		for _, l := range f.Lines() {
-			text += l + "\n"
-		}
-		p.Failures = append(p.Failures, text)
+	if h == nil {
+		h = &history.History{}
 	}
+	if err := p.traffic(h); err != nil {
+		return nil, err
+	}
+	p.Balances = balances(r, samples)
+	p.Leaders, p.Replicas, p.Moves = overTime(r, samples, marksOf(p.Disturbed))
+	if p.Leaders == "" {
+		p.Unsampled = whyUnsampled(samples)
+	}
+	p.steps(r)
+	p.Tiles = tiles(r, h, &p)
 	var out bytes.Buffer
-	if err := pageTemplate.Execute(&out, p); err != nil {
+	if err := pageTemplate.Execute(&out, &p); err != nil {
 		return nil, fmt.Errorf("render html: %w", err)
 	}
 	return out.Bytes(), nil
 }
 
-// Excerpt is a violation with the lines of the history around it.
-type Excerpt struct {
-	Message string
-	Lines   []string
+// bounded cuts a list, and notes how many were left out.
+func bounded[T any](list []T, most int, more map[string]int, what string) []T {
+	if len(list) <= most {
+		return list
+	}
+	more[what] = len(list) - most
+	return list[:most]
 }
 
-var pageTemplate = template.Must(template.New("report").Parse(`<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{{.Run.Scenario}}: {{.Run.Verdict}}</title>
-<style>
-:root { color-scheme: light dark; --back: #fff; --text: #1d2430; --dim: #667; --line: #d6dae2; --one: #2267c4; --two: #c4622d; --three: #8a4fbf; --good: #1a7f4b; --bad: #c02a2a; --mark: #f0c24b55; }
-@media (prefers-color-scheme: dark) { :root { --back: #14181f; --text: #dde3ee; --dim: #98a2b3; --line: #333b49; --one: #6aa6f5; --two: #f0965f; --three: #c596f2; --good: #4fc98a; --bad: #ff7a70; --mark: #f0c24b33; } }
-body { background: var(--back); color: var(--text); font: 15px/1.45 system-ui, sans-serif; max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
-h1 { font-size: 1.5rem; } h2 { font-size: 1.15rem; margin-top: 2rem; } h3 { font-size: 1rem; }
-table { border-collapse: collapse; width: 100%; } th, td { border-bottom: 1px solid var(--line); padding: .3rem .5rem; text-align: left; vertical-align: top; }
-pre { border: 1px solid var(--line); padding: .6rem; overflow-x: auto; white-space: pre-wrap; }
-.dim { color: var(--dim); } .pass { color: var(--good); } .fail, .none { color: var(--bad); }
-svg { width: 100%; height: auto; } svg text { fill: var(--dim); font: 11px system-ui, sans-serif; }
-.axis { stroke: var(--line); } .mark { fill: var(--mark); } .l1, .l2, .l3 { fill: none; stroke-width: 1.5; }
-.l1 { stroke: var(--one); } .l2 { stroke: var(--two); } .l3 { stroke: var(--three); } .b1 { fill: var(--one); } .b2 { fill: var(--two); } .bad { fill: var(--bad); }
-.k1 { color: var(--one); } .k2 { color: var(--two); } .k3 { color: var(--three); }
-</style>
-</head>
-<body>
-<h1>{{.Run.Scenario}}: <span class="{{if eq .Run.Verdict "pass"}}pass{{else}}fail{{end}}">{{.Run.Verdict}}</span></h1>
-<p>{{.Run.Title}}<br><span class="dim">run {{.Run.ID}}, setup {{.Run.Setup}}, seed {{.Run.Seed}}, {{.Took}}</span></p>
-{{range .Failures}}<pre>{{.}}</pre>{{end}}
-{{range .Aspects}}<h2>{{.ID}}</h2>
-<table><tr><th></th><th>criterion</th><th>observed</th><th>want</th></tr>
-{{range .Checks}}<tr><td class="{{if eq .Status "pass"}}pass{{else if eq .Status "fail"}}fail{{else}}none{{end}}">{{.Status}}</td><td>{{if .Guard}}guard: {{end}}{{.Title}}</td><td>{{.Observed}}{{if .Detail}}<br><span class="dim">{{.Detail}}</span>{{end}}</td><td>{{.Op}} {{.Expected}}</td></tr>
-{{end}}</table>
-{{end}}{{if .Excerpts}}<h2>Violations</h2>
-{{range .Excerpts}}<p class="fail">{{.Message}}</p><pre>{{range .Lines}}{{.}}
-{{end}}</pre>{{end}}{{end}}
-{{if .Rate}}<h2>Records per second</h2><p class="dim"><span class="k1">acknowledged</span>, <span class="k2">delivered</span>; shaded: disturbances</p>{{.Rate}}
-<h2>Time to acknowledgement</h2><p class="dim"><span class="k1">median</span>, <span class="k2">p99</span>, <span class="k3">longest</span>, ms; shaded: disturbances</p>{{.Latency}}{{end}}
-{{if .Balances}}<h2>Leaders per broker</h2><p class="dim"><span class="k1">before</span>, <span class="k2">after</span></p>{{range .Balances}}<h3>{{.Title}}</h3>{{.Chart}}{{end}}{{end}}
-<h2>Timeline</h2>{{.Timeline}}
-<p class="dim">Again: <code>{{.Run.Repro}}</code></p>
-</body>
-</html>
-`))
+func aspectOf(r *Run, id string) pageAspect {
+	a := pageAspect{ID: id}
+	for _, c := range append(append([]Check(nil), r.Criteria...), r.Guards...) {
+		if c.Aspect != id {
+			continue
+		}
+		c.Evidence = within(r, c.Evidence)
+		a.Checks = append(a.Checks, c)
+		if !c.Guard {
+			a.Total++
+			if c.Status == CheckPass {
+				a.Passed++
+			}
+		}
+	}
+	return a
+}
+
+// within is a file of the run's directory, told from there.
+func within(r *Run, path string) string {
+	if relative, err := filepath.Rel(r.Directory, path); err == nil && !strings.HasPrefix(relative, "..") {
+		return relative
+	}
+	return path
+}
+
+// traffic fills in what the history tells.
+func (p *page) traffic(h *history.History) error {
+	if len(h.Sends) == 0 {
+		return nil
+	}
+	end := endOf(h)
+	p.Disturbed = disturbances(h, end)
+	if left := len(h.Disturbances) - len(p.Disturbed); left > 0 {
+		p.More["disturbances"] = left
+	}
+	drawClose(h, p.Disturbed)
+	for _, d := range p.Disturbed {
+		if d.Charts != nil {
+			p.Close = append(p.Close, d)
+		}
+	}
+	p.Rate, p.Wait = overview(h, end, marksOf(p.Disturbed))
+	var err error
+	var left int
+	if p.Excerpts, left, err = violations(h); err != nil {
+		return err
+	}
+	p.More["violations"] = left
+	p.Unanswered, left = unanswered(h)
+	p.More["unanswered"] = left
+	return nil
+}
+
+// whyUnsampled is why the charts of balance are not there.
+func whyUnsampled(samples []Event) string {
+	for i := len(samples) - 1; i >= 0; i-- {
+		if reason := samples[i].Sample.Unread["brokers"]; reason != "" {
+			return "The cluster's balance was never read: " + reason + "."
+		}
+	}
+	return "The run left no samples of the cluster: it ended before the first."
+}
+
+// steps fills in the tables of steps, and the timeline of what moved or
+// disturbed.
+func (p *page) steps(r *Run) {
+	end := int64(1)
+	for i := range r.Steps {
+		end = max(end, r.Steps[i].StartMS+r.Steps[i].TookMS)
+	}
+	begin := min(r.PreparedMS, end-1)
+	disturbs := map[string]bool{}
+	for _, d := range p.Disturbed {
+		disturbs[d.Step] = true
+	}
+	for _, s := range bounded(r.Steps, stepsMax, p.More, "steps") {
+		share := func(ms int64) float64 {
+			return min(1, max(0, float64(ms-begin)/float64(end-begin)))
+		}
+		class := "s1"
+		if s.Status == StepFailed {
+			class = "bad"
+		}
+		row := pageStep{Step: s, At: seconds1(float64(s.StartMS-r.PreparedMS)/1000, 60), Lasted: duration(float64(s.TookMS))}
+		row.Bar = span(class, share(s.StartMS), share(s.StartMS+s.TookMS), s.Title+": "+row.Lasted)
+		if n := len(p.Stages); n == 0 || p.Stages[n-1].ID != s.Stage {
+			p.Stages = append(p.Stages, pageStage{ID: s.Stage})
+		}
+		stage := &p.Stages[len(p.Stages)-1]
+		stage.Steps = append(stage.Steps, row)
+		if s.Outputs["state"] != "planned" && (disturbs[s.ID] || slices.Contains([]string{"brokers.rebalance", "broker.unload", "topic.move"}, s.Use)) {
+			p.Moved = append(p.Moved, pageMove{s, row.At, row.Lasted, row.Bar})
+		}
+	}
+	p.Moved = bounded(p.Moved, movesMax, p.More, "moves")
+	for i := range p.Stages {
+		total := int64(0)
+		for _, s := range p.Stages[i].Steps {
+			total += s.TookMS
+		}
+		p.Stages[i].Took = duration(float64(total))
+	}
+}
+
+// tiles are the figures at the top.
+func tiles(r *Run, h *history.History, p *page) []tile {
+	passed := 0
+	for _, c := range r.Criteria {
+		if c.Status == CheckPass {
+			passed++
+		}
+	}
+	all := []tile{{"criteria passed", fmt.Sprintf("%d of %d", passed, len(r.Criteria)), "", classOf(passed == len(r.Criteria) && passed > 0)}}
+	if len(h.Sends) > 0 {
+		acked, unknown := 0, 0
+		for i := range h.Sends {
+			switch h.Sends[i].Outcome {
+			case history.OK:
+				acked++
+			case history.Unknown, history.Pending:
+				unknown++
+			}
+		}
+		violated := len(p.Excerpts) + p.More["violations"]
+		all = append(all, tile{"records acknowledged", count(acked), fmt.Sprintf("%s sent, %s of unknown outcome", count(len(h.Sends)), count(unknown)), ""},
+			tile{"violations found", count(violated), fmt.Sprintf("in %s complete reads", count(len(h.Reads))), classOf(violated == 0)})
+		if len(h.Reads) == 0 {
+			all[2].Class, all[2].Value, all[2].Note = "", "not judged", "the history holds no complete read"
+		}
+	}
+	var worst *disturbed
+	for _, d := range p.Disturbed {
+		if worst == nil || d.gapMS > worst.gapMS {
+			worst = d
+		}
+	}
+	if worst != nil && worst.Sent {
+		all = append(all, tile{"longest produce gap", worst.Produce, fmt.Sprintf("at %s, of %d disturbances", worst.Step, len(h.Disturbances)), ""})
+	}
+	if len(r.Leftovers) > 0 {
+		all = append(all, tile{"left behind", count(len(r.Leftovers)), "by the cleanup", "bad"})
+	}
+	return all
+}
+
+func classOf(good bool) string {
+	if good {
+		return "good"
+	}
+	return "bad"
+}
+
+// count writes a number with its thousands apart.
+func count(n int) string {
+	text := fmt.Sprint(n)
+	for i := len(text) - 3; i > 0; i -= 3 {
+		text = text[:i] + "\u202f" + text[i:]
+	}
+	return text
+}
+
+func pairs(values map[string]string) []pair {
+	var all []pair
+	for name, value := range values {
+		all = append(all, pair{name, value})
+	}
+	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
+	return all
+}
+
+// Ended is when the run ended, for people.
+func (p *page) Ended() string {
+	if p.Run.EndedAt.IsZero() {
+		return "not ended"
+	}
+	return p.Run.EndedAt.UTC().Format(time.RFC3339)
+}
+
+// Leftovers are what the cleanup left, as many as fit.
+func (p *page) Leftovers() []string {
+	return p.Run.Leftovers[:min(leftoversMax, len(p.Run.Leftovers))]
+}
+
+// Evidence is a file of the run's directory, told from there.
+func (p *page) Evidence(path string) string { return within(p.Run, path) }

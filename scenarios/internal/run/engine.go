@@ -472,22 +472,16 @@ func (e *engine) finish(ctx context.Context, judged report.Verdict) error {
 	files := map[string][]byte{
 		"repro.sh": []byte("#!/bin/sh\n# Runs the same scenario again, in Ister's source tree or with an installed binary named scenario.\nset -e\nif [ -d cmd/scenario ]; then exec go run ./cmd/" + r.Repro + "; fi\nexec " + r.Repro + "\n"),
 	}
-	wanted := func(format string) bool {
-		return e.options.Reports == nil || slices.Contains(e.options.Reports, format)
+	var seen *history.History
+	if e.env != nil {
+		seen = e.env.Recorder.Snapshot()
 	}
 	err := e.unwritten
-	if wanted("junit") && err == nil {
-		files["junit.xml"], err = report.JUnit(r)
-	}
-	if wanted("md") {
-		files["summary.md"] = []byte(report.Markdown(r))
-	}
-	if wanted("html") && err == nil {
-		var seen *history.History
-		if e.env != nil {
-			seen = e.env.Recorder.Snapshot()
+	for _, format := range Formats {
+		if err != nil || format == "json" || e.options.Reports != nil && !slices.Contains(e.options.Reports, format) {
+			continue // run.json is saved below, in any case
 		}
-		files["report.html"], err = Page(r, seen)
+		files[fileOf[format]], err = render(format, r, e.dir, seen)
 	}
 	for name, data := range files {
 		mode := os.FileMode(0o644)

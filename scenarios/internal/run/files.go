@@ -1,70 +1,107 @@
 package run
 
 import (
+	"bufio"
+	"encoding/json"
+	"errors"
 	"fmt"
-	"sort"
+	"io"
+	"os"
+	"path/filepath"
 
 	"github.com/ister-mq/ister/scenarios/internal/history"
 	"github.com/ister-mq/ister/scenarios/internal/report"
-	"github.com/ister-mq/ister/scenarios/internal/verdict"
 )
 
 // Formats are the reports that a run can leave; run.json is always written.
 var Formats = []string{"json", "junit", "md", "html"}
 
-// Page renders the HTML report of a run with its history, which may be nil.
-func Page(r *report.Run, h *history.History) ([]byte, error) {
-	var excerpts []report.Excerpt
-	if h != nil {
-		for _, read := range h.Reads {
-			v, err := verdict.Judge(h, read.Load, read.ID)
-			if err != nil {
-				return nil, fmt.Errorf("judge for the report: %w", err)
-			}
-			for _, f := range v.Findings {
-				excerpts = append(excerpts, report.Excerpt{Message: fmt.Sprintf("%s: %s", f.Check, f.Message), Lines: around(h, &read, f)})
-			}
+// fileOf names the file of each report in a run's directory.
+var fileOf = map[string]string{"json": report.RunFile, "junit": "junit.xml", "md": "summary.md", "html": "report.html"}
+
+// render makes a report from the record, the events in dir, and the history,
+// which may be nil.
+func render(format string, r *report.Run, dir string, h *history.History) ([]byte, error) {
+	switch format {
+	case "json":
+		data, err := json.MarshalIndent(r, "", "  ")
+		return append(data, '\n'), err
+	case "junit":
+		return report.JUnit(r)
+	case "md":
+		return []byte(report.Markdown(r)), nil
+	case "html":
+		samples, err := samplesOf(dir)
+		if err != nil {
+			return nil, err
 		}
+		return report.HTML(r, h, samples)
 	}
-	return report.HTML(r, h, excerpts)
+	return nil, fmt.Errorf("no report is called %s", format)
 }
 
-// aroundOffsets is how far from a violation the excerpt goes.
-const aroundOffsets = 2
+// Render makes a report of the run in dir again, from its evidence alone. A run
+// that ended before there was a history has a page without one.
+func Render(format, dir string) ([]byte, error) {
+	r, err := report.LoadRun(dir)
+	if err != nil {
+		return nil, err
+	}
+	var h *history.History
+	if format == "html" {
+		h, err = history.Load(filepath.Join(dir, HistoryFile))
+		if err != nil && !errors.Is(err, os.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return render(format, r, dir, h)
+}
 
-// around lists what the history has near a violation, in order of time.
-func around(h *history.History, read *history.Read, f verdict.Finding) []string {
-	near := func(s history.Slot, offset int64) bool {
-		return s == f.Slot && offset >= f.Offset-aroundOffsets && offset <= f.Offset+aroundOffsets
+// Rewrite makes reports of the run in dir again and puts them there, with new
+// checksums. It returns the files.
+func Rewrite(formats []string, dir string) ([]string, error) {
+	var files []string
+	for _, format := range formats {
+		if format == "json" {
+			continue // it is what the others are made from
+		}
+		data, err := Render(format, dir)
+		if err != nil {
+			return files, err
+		}
+		path := filepath.Join(dir, fileOf[format])
+		if err := os.WriteFile(path, data, 0o644); err != nil {
+			return files, fmt.Errorf("write the report: %w", err)
+		}
+		files = append(files, path)
 	}
-	type entry struct {
-		at   int64
-		text string
+	return files, writeSums(dir)
+}
+
+// samplesOf reads the samples among a run's events. A line that is cut off, as
+// after a crash of the runner, ends them.
+func samplesOf(dir string) ([]report.Event, error) {
+	file, err := os.Open(filepath.Join(dir, EventsFile))
+	if err != nil {
+		return nil, fmt.Errorf("read the samples: %w", err)
 	}
-	var entries []entry
-	for i := range h.Sends {
-		if s := &h.Sends[i]; s.Load == read.Load && near(s.Slot, s.Offset) {
-			answer := "no answer"
-			if s.Return > 0 {
-				answer = fmt.Sprintf("after %.1f ms", float64(s.Return-s.Call)/1e6)
-			}
-			entries = append(entries, entry{s.Call, fmt.Sprintf("%10.3f s  send %s, %s at offset %d, %s", float64(s.Call)/1e9, s.UID, s.Outcome, s.Offset, answer)})
+	defer file.Close()
+	var samples []report.Event
+	lines := bufio.NewReader(file)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if errors.Is(err, io.EOF) {
+			return samples, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read the samples: %w", err)
+		}
+		var e report.Event
+		if err := json.Unmarshal(line, &e); err != nil {
+			return nil, fmt.Errorf("event in %s: %w", file.Name(), err)
+		}
+		if e.Kind == report.Sampled {
+			samples = append(samples, e)
 		}
 	}
-	for i := range h.Receives {
-		if r := &h.Receives[i]; r.Load == read.Load && near(r.Slot, r.Offset) {
-			entries = append(entries, entry{r.At, fmt.Sprintf("%10.3f s  delivered to %s: %s at offset %d", float64(r.At)/1e9, r.Consumer, r.UID, r.Offset)})
-		}
-	}
-	for i := range read.Records {
-		if r := &read.Records[i]; near(r.Slot, r.Offset) {
-			entries = append(entries, entry{read.End, fmt.Sprintf("%10.3f s  read %s: %s at offset %d", float64(read.End)/1e9, read.ID, r.UID, r.Offset)})
-		}
-	}
-	sort.SliceStable(entries, func(a, b int) bool { return entries[a].at < entries[b].at })
-	lines := make([]string, len(entries))
-	for i, e := range entries {
-		lines[i] = e.text
-	}
-	return lines
 }

@@ -79,14 +79,23 @@ func vectorOf(text string) map[string]int64 {
 	return counts
 }
 
-// balances compares the first and the last sample with leaders, and what steps
-// have told of before and after.
-func balances(r *Run, samples []Event) []*balanced {
+// balances compares the last sample before the first disturbance, or else the
+// first, with the last of all, and what steps have told of before and after.
+func balances(r *Run, samples []Event, all []*disturbed) []*balanced {
+	undisturbed := int64(math.MaxInt64)
+	if len(all) > 0 {
+		undisturbed = r.PreparedMS + all[0].from/1e6
+	}
+	return append(ofSamples(samples, undisturbed), ofSteps(r)...)
+}
+
+// ofSamples compares samples; those until undisturbed, in ms, are of before.
+func ofSamples(samples []Event, undisturbed int64) []*balanced {
 	var all []*balanced
 	var first, last *Sample
 	for i := range samples {
 		if s := samples[i].Sample; leadersOf(s) > 0 {
-			if first == nil {
+			if first == nil || samples[i].MS <= undisturbed && undisturbed < math.MaxInt64 {
 				first = s
 			}
 			last = s
@@ -95,9 +104,15 @@ func balances(r *Run, samples []Event) []*balanced {
 	if first != nil {
 		leaders := func(b BrokerSample) int64 { return b.Leaders }
 		replicas := func(b BrokerSample) int64 { return b.Replicas }
-		all = append(all, compare("Leaders, first and last look of the run", countsOf(first, leaders), countsOf(last, leaders)),
-			compare("Replicas, first and last look of the run", countsOf(first, replicas), countsOf(last, replicas)))
+		all = append(all, compare("Leaders, undisturbed and at the end", countsOf(first, leaders), countsOf(last, leaders)),
+			compare("Replicas, undisturbed and at the end", countsOf(first, replicas), countsOf(last, replicas)))
 	}
+	return all
+}
+
+// ofSteps compares what steps have told of before and after.
+func ofSteps(r *Run) []*balanced {
+	var all []*balanced
 	for i := range r.Steps {
 		s := &r.Steps[i]
 		before, _ := s.Outputs["before"].(string)

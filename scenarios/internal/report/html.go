@@ -107,7 +107,7 @@ func HTML(r *Run, h *history.History, events []Event) ([]byte, error) {
 	if err := p.traffic(h); err != nil {
 		return nil, err
 	}
-	p.Balances = balances(r, samples)
+	p.Balances = balances(r, samples, p.Disturbed)
 	p.Leaders, p.Replicas, p.Moves = overTime(r, samples, marksOf(p.Disturbed))
 	if p.Leaders == "" {
 		p.Unsampled = whyUnsampled(samples)

@@ -123,7 +123,7 @@ func TestMatrixHasOnlyWhatCanRun(t *testing.T) {
 func TestSetupsThatSayNothing(t *testing.T) {
 	silent := struct{ setups.Setup }{fakecluster.Setup{}}
 	for _, a := range setups.Abilities {
-		promised := !slices.Contains([]setups.Ability{setups.AbilityUpgrade, setups.AbilityCutOff, setups.AbilitySlow, setups.AbilityFillDisk}, a.Ability)
+		promised := slices.Contains([]setups.Ability{setups.AbilityAdd, setups.AbilityStart, setups.AbilityStop, setups.AbilityKill, setups.AbilityPause, setups.AbilityAdmin}, a.Ability)
 		if refused := setups.Cannot(silent, a.Ability); (refused == nil) != promised || !promised && (refused.Remedy == "" || refused.What != a.What) {
 			t.Errorf("%s: %v", a.Ability, refused)
 		}

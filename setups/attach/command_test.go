@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -164,7 +165,7 @@ func TestWhatAttachCannot(t *testing.T) {
 				can = append(can, a.Ability)
 				continue
 			}
-			never := a.Ability == setups.AbilityUpgrade || a.Ability == setups.AbilityCutOff || a.Ability == setups.AbilitySlow || a.Ability == setups.AbilityFillDisk
+			never := !slices.Contains([]setups.Ability{setups.AbilityAdd, setups.AbilityStart, setups.AbilityStop, setups.AbilityKill, setups.AbilityPause, setups.AbilityAdmin}, a.Ability)
 			if refused.Remedy == "" || refused.Why == "" || (refused.Flag == "") != never {
 				t.Errorf("%+v: %s: %+v", c.setup, a.Ability, refused)
 			}

@@ -27,7 +27,7 @@ var plausible = map[string]map[string]any{
 // and planned ones change nothing, and planned ones act once they have a plan_id.
 func TestNothingIsChangedWithoutAPlan(t *testing.T) {
 	cluster := newStub(t)
-	c, _ := overPipes(t, newTestServer(t, func(c *Config) { c.Endpoints = []string{cluster.url} }), revisions[2])
+	c, _ := overPipes(t, newTestServer(t, func(c *Config) { c.Endpoints, c.Filter.Toolsets = []string{cluster.url}, Toolsets }), revisions[2])
 	for _, row := range table() {
 		if row.toolset == toolsetScenario || row.name == "diagnose_machine" {
 			continue

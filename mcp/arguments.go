@@ -46,6 +46,8 @@ const (
 // The patterns of names. A name never leads out of its directory.
 const (
 	patternRun       = `^[a-z0-9][a-z0-9-]{0,100}$`
+	patternNewRun    = `^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`
+	patternStep      = `^[a-z][a-z0-9_]{0,63}$`
 	patternScenario  = `^[a-z0-9][a-z0-9-]{0,63}$`
 	patternTopic     = `^/?[A-Za-z0-9._/-]+$`
 	patternNamespace = `^[A-Za-z0-9_-]+$`

@@ -61,7 +61,7 @@ destroy. HTTP always needs a bearer token: --token-file, or ` + TokenVariable + 
 	c.Flags().StringSliceVar(&f.origins, "allow-origin", nil, "origin of pages that may call, besides those of this machine; may be repeated")
 	c.Flags().BoolVar(&f.readOnly, "read-only", false, "only tools that change nothing")
 	c.Flags().BoolVar(&f.noDestructive, "no-destructive", false, "no tools that can disturb or destroy something in a cluster")
-	c.Flags().StringSliceVar(&f.toolsets, "toolsets", nil, "only these: "+strings.Join(Toolsets, ", ")+" (default: all)")
+	c.Flags().StringSliceVar(&f.toolsets, "toolsets", nil, "only these: "+strings.Join(Toolsets, ", ")+", a scenario's name for its step tools, default, or all (default: all but namespaces and step tools, and clients may switch those on)")
 	c.Flags().StringVar(&f.endpoint, "endpoint", "", "admin addresses of the cluster, comma-separated (default: "+client.EndpointVariable+", or "+client.DefaultEndpoint+")")
 	c.Flags().StringVar(&f.runsDir, "runs-dir", "runs", "directory of the runs of scenarios")
 	c.Flags().StringVar(&f.auditLog, "audit-log", "", "file that gets one line of JSON for each call; - is standard error")

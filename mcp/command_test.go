@@ -56,7 +56,7 @@ func TestCommandRefusesWhatIsNotSafe(t *testing.T) {
 		{"--http 127.0.0.1:0", "--token-file"},
 		{"--http 127.0.0.1:0 --token-file " + short, "at least 16 bytes, got 5"},
 		{"--http 127.0.0.1:0 --token-file /does/not/exist", "read the token"},
-		{"--toolsets everything", "known: scenario"},
+		{"--toolsets everything", "known: default, all, scenario"},
 		{"--endpoint ftp://x", "scheme"},
 		{"--audit-log /does/not/exist/log", "open the audit log"},
 		{"extra", "unknown command"},

@@ -20,7 +20,8 @@
 //	command.go    flags; stdio and HTTP
 //	http.go       bearer token, Origin, bounds of HTTP
 //	server.go     Config, New, what happens around every call
-//	table.go      the type of a row of the table, risks, toolsets, filters
+//	table.go      the type of a row of the table, risks, filters
+//	toolsets.go   toolsets, and switching them on
 //	arguments.go  arguments: schema, validation, suggestions
 //	schema.go     output schemas of Go types and protobuf messages
 //	result.go     results: JSON, paging, bound on size
@@ -28,7 +29,10 @@
 //	plans.go      plan_id
 //	audit.go      one line per call
 //	scenario.go   scenario tools that read
-//	running.go    scenario tools about runs: start, wait, status, report, logs, stop
+//	starting.go   scenario_start
+//	running.go    scenario tools about runs: wait, status, report, logs, stop
+//	steps.go      step tools, scenario_step, scenario_resume
+//	standing.go   where a run stands: paused, under way, ended; what comes next
 //	runner.go     the runner as a process of its own; a run's files
 //	cluster.go    cluster and operations tools
 //	brokers.go    broker tools

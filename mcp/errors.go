@@ -22,7 +22,17 @@ const (
 	codePlanArguments   = "PLAN_FOR_OTHER_ARGUMENTS"
 	codePlanDrifted     = "PLAN_DRIFTED"
 	codeRunUnknown      = "RUN_UNKNOWN"
+	codeRunExists       = "RUN_EXISTS"
+	codeRunAmbiguous    = "RUN_AMBIGUOUS"
+	codeRunEnded        = "RUN_ENDED"
+	codeRunAbandoned    = "RUN_ABANDONED"
+	codeRunNotPaused    = "RUN_NOT_PAUSED"
+	codeRunNotContained = "RUN_NOT_CONTAINED"
 	codeRunnerEnded     = "RUNNER_ENDED"
+	codeStepUnknown     = "STEP_NOT_IN_RUN"
+	codeStepNotNext     = "STEP_NOT_NEXT"
+	codeStepFailed      = "STEP_FAILED"
+	codePlanRequired    = "PLAN_REQUIRED"
 	codeScenario        = "SCENARIO_REFUSED"
 	codeTimeout         = "TIMEOUT"
 	codeUnreachable     = "UNREACHABLE"
@@ -58,6 +68,8 @@ type failure struct {
 	// Retry: the same call may succeed later.
 	Retry bool `json:"retry"`
 	Fix   *fix `json:"fix,omitempty"`
+	// Plan is what would be done, where a plan_id is asked for.
+	Plan map[string]any `json:"plan,omitempty"`
 }
 
 // Error implements error.
@@ -213,11 +225,15 @@ func blockers(findings []*adminv1.Finding) []blocker {
 	return out
 }
 
-// errorResult renders a failure. A fix with a tool that is not offered is left
-// out.
+// errorResult renders a failure. A fix with a tool that is not offered gives way
+// to the call that offers it, or is left out.
 func (s *Server) errorResult(f *failure) *protocol.CallToolResult {
-	if f.Fix != nil && !s.offers(f.Fix.Tool) {
-		f.Fix = nil
+	if f.Fix != nil {
+		if call, ok := s.offered(step{f.Fix.Tool, f.Fix.Args, f.Fix.Why}); ok {
+			f.Fix = &fix{call.Tool, call.Args, call.Why}
+		} else {
+			f.Fix = nil
+		}
 	}
 	raw := mustJSON(f)
 	if len(raw) > ResultMax {

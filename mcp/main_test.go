@@ -15,6 +15,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/ister-mq/ister/admin/adminv1"
+	"github.com/ister-mq/ister/admin/client"
+	"github.com/ister-mq/ister/scenarios/scenariotest"
 	"github.com/ister-mq/ister/setups/process"
 )
 
@@ -26,6 +29,11 @@ func TestMain(m *testing.M) {
 		switch os.Args[1] {
 		case roleRunner:
 			os.Exit(fakeRunner(os.Args[2:]))
+		case roleScenario:
+			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+			code := scenariotest.Main(ctx, os.Args[2:], os.Stdout, os.Stderr)
+			stop()
+			os.Exit(code)
 		case roleCommand:
 			c := NewCommand(os.DirFS("../scenarios"))
 			c.SetArgs(os.Args[2:])
@@ -42,8 +50,10 @@ func TestMain(m *testing.M) {
 const (
 	roleRunner  = "as-runner"
 	roleCommand = "as-command"
-	releaseFile = ".release" // in the runs directory: the fake runner goes on
-	fakeMax     = 60 * time.Second
+	// roleScenario is the word of the real command, whose supervisors say it again.
+	roleScenario = "scenario"
+	releaseFile  = ".release" // in the runs directory: the fake runner goes on
+	fakeMax      = 60 * time.Second
 )
 
 // fakeRunner does what `scenario run` leaves: a record, events, a broker's log. It
@@ -224,4 +234,17 @@ func names(s *Server) []string {
 	}
 	slices.Sort(out)
 	return out
+}
+
+// drift changes the placement of a cluster behind a plan's back.
+func drift(t *testing.T, endpoint string) {
+	t.Helper()
+	admin, err := client.New(client.Options{Endpoints: []string{endpoint}, Actor: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	if _, err := admin.Brokers.Activate(t.Context(), &adminv1.ActivateRequest{BrokerId: 1}); err != nil { // the fake counts it, as a real one counts a cordon
+		t.Fatal(err)
+	}
 }

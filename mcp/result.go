@@ -64,12 +64,12 @@ func (s *Server) result(t *tool, in input, a *answer) (*protocol.CallToolResult,
 	out["summary"] = a.summary
 	next := []step{}
 	for _, n := range a.next {
-		if s.offers(n.Tool) {
-			next = append(next, n)
+		if call, ok := s.offered(n); ok {
+			next = append(next, call)
 		}
 	}
 	out["next"] = next
-	if t.risk.planned() && out["status"] == nil {
+	if t.planned() && out["status"] == nil {
 		out["status"] = statusDone
 	}
 	list := t.list

@@ -93,15 +93,45 @@ type runEvent struct {
 type runInfo struct {
 	Run       runRecord `json:"run"`
 	Live      bool      `json:"live"`
+	Paused    bool      `json:"paused"`
 	Processes int       `json:"processes"`
 }
 
+// runState is the part of state.json that is read here.
+type runState struct {
+	SchemaVersion int       `json:"schema_version"`
+	State         string    `json:"state"`
+	Pause         *runPause `json:"pause"`
+	StepsLeft     []string  `json:"steps_left"`
+}
+
+// runPause is why a run waits. Step is the one that comes next, or that failed;
+// it is empty where a check failed.
+type runPause struct {
+	Number    int      `json:"number"`
+	Failed    bool     `json:"failed"`
+	Stage     string   `json:"stage"`
+	Step      string   `json:"step"`
+	Message   string   `json:"message"`
+	Use       string   `json:"use"`
+	Risk      string   `json:"risk"`
+	Command   string   `json:"command"`
+	Bootstrap []string `json:"bootstrap"`
+	Admin     []string `json:"admin"`
+}
+
 const (
-	recordVersion  = 1
-	verdictRunning = "running"
-	latest         = "last" // the newest run
-	runFile        = "run.json"
-	eventsFile     = "events.ndjson"
+	recordVersion    = 1
+	statePaused      = "paused"
+	stateFile        = "state.json"
+	stageOnFailure   = "on_failure"
+	stageAlways      = "always"
+	stepOK           = "ok"
+	verdictRunning   = "running"
+	verdictAbandoned = "abandoned" // not in the record: its runner is gone
+	latest           = "last"      // the newest run
+	runFile          = "run.json"
+	eventsFile       = "events.ndjson"
 	// runnerLogs is the folder of the runs directory with what runners printed. It
 	// is not in a run's directory, whose files are covered by checksums that are
 	// written before the runner prints its last line.
@@ -128,6 +158,25 @@ func loadRun(dir string) (*runRecord, error) {
 		return nil, fmt.Errorf("%s has schema version %d: this build reads %d", filepath.Join(dir, runFile), r.SchemaVersion, recordVersion)
 	}
 	return &r, nil
+}
+
+// loadState reads where a run stands; one of an older build has no state.
+func loadState(dir string) (*runState, error) {
+	raw, err := readBounded(filepath.Join(dir, stateFile), recordMax)
+	if errors.Is(err, fs.ErrNotExist) {
+		return &runState{}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var state runState
+	if err := json.Unmarshal(raw, &state); err != nil {
+		return nil, fmt.Errorf("read %s: %w", filepath.Join(dir, stateFile), err)
+	}
+	if state.SchemaVersion != recordVersion {
+		return nil, fmt.Errorf("%s has schema version %d: this build reads %d", filepath.Join(dir, stateFile), state.SchemaVersion, recordVersion)
+	}
+	return &state, nil
 }
 
 func readBounded(path string, most int64) ([]byte, error) {

@@ -41,6 +41,7 @@ type runSummary struct {
 	Verdict   string    `json:"verdict" doc:"running, abandoned, pass, fail, inconclusive, environment, step error or interrupted"`
 	Ended     bool      `json:"ended"`
 	Live      bool      `json:"live" doc:"its runner runs"`
+	Paused    bool      `json:"paused" doc:"it waits for scenario_step or scenario_resume"`
 	Processes int       `json:"processes" doc:"what it started and still runs"`
 	Kept      bool      `json:"kept" doc:"its cluster was left running"`
 	StartedAt time.Time `json:"started_at"`
@@ -54,9 +55,9 @@ func listOf[T any](list []T) []T { return append([]T{}, list...) }
 // summaryOf: a run whose runner is gone without a word is abandoned, not running.
 func summaryOf(info runInfo) runSummary {
 	r := info.Run
-	out := runSummary{r.ID, r.Scenario, listOf(r.Aspects), r.Setup, r.Verdict, r.Verdict != verdictRunning, info.Live, info.Processes, r.Kept, r.StartedAt, r.TookMS, r.Seed}
+	out := runSummary{r.ID, r.Scenario, listOf(r.Aspects), r.Setup, r.Verdict, r.Verdict != verdictRunning, info.Live, info.Paused, info.Processes, r.Kept, r.StartedAt, r.TookMS, r.Seed}
 	if r.Verdict == verdictRunning && !info.Live {
-		out.Verdict, out.Ended = "abandoned", true
+		out.Verdict, out.Ended = verdictAbandoned, true
 	}
 	return out
 }
@@ -81,6 +82,8 @@ type waited struct {
 	Ended   bool          `json:"ended"`
 	Verdict string        `json:"verdict"`
 	Doing   string        `json:"doing" doc:"the step under way"`
+	Paused  bool          `json:"paused" doc:"it waits for scenario_step or scenario_resume"`
+	Pause   *pausedAt     `json:"pause,omitempty"`
 	Events  []waitedEvent `json:"events"`
 	LastSeq int64         `json:"last_seq" doc:"pass it as after_seq"`
 	More    bool          `json:"more" doc:"there are more events already"`
@@ -116,26 +119,10 @@ type logged struct {
 
 func runTools() []tool {
 	return []tool{
-		{
-			name: "scenario_start", title: "Start a scenario", toolset: toolsetScenario, risk: Contained,
-			doc: "Start a run and return its run_id at once. It starts brokers of its own on this machine and touches no other cluster; it goes on whatever becomes of the client or of this process.",
-			arguments: []argument{
-				scenarioArgument, aspectsArgument,
-				{name: "params", kind: kindMap, doc: "parameters by name, values as text; scenario_show has them"},
-				{name: "seed", kind: kindInteger, doc: "seed of random choices; 0 picks one", fallback: int64(0)},
-				{name: "setup", kind: kindString, doc: "how the cluster is stood up; left out: the scenario's first", pattern: patternScenario},
-				{name: "keep", kind: kindString, doc: "leave the cluster running at the end", oneOf: []string{"never", "failure", "always"}, fallback: "never"},
-			},
-			result: typeSchema[struct {
-				RunID   string `json:"run_id"`
-				Command string `json:"command"`
-				Dir     string `json:"directory"`
-			}](),
-			run: startScenario,
-		},
+		startTool(),
 		{
 			name: "scenario_wait", title: "Wait for a run", toolset: toolsetScenario, risk: ReadOnly,
-			doc: "Wait for news of a run and return its events after after_seq. Returns early when the run ends, when a step or criterion fails, and when until says so. Call it again with last_seq until ended is true.",
+			doc: "Wait for news of a run and return its events after after_seq. Returns early when the run ends or pauses, when a step or criterion fails, and when until says so. Call it again with last_seq until ended or paused is true.",
 			arguments: []argument{
 				runArgument,
 				{name: "after_seq", kind: kindInteger, doc: "last_seq of the result before; 0: from the beginning", fallback: int64(0)},
@@ -178,72 +165,9 @@ func runTools() []tool {
 	}
 }
 
-func startScenario(ctx context.Context, s *Server, in input) (*answer, error) {
-	found, err := s.scenario(ctx, in.text("scenario"))
-	if err != nil {
-		return nil, err
-	}
-	infos, err := s.runs(ctx)
-	if err != nil {
-		return nil, err
-	}
-	live := []string{}
-	for _, info := range infos {
-		if info.Live {
-			live = append(live, info.Run.ID)
-		}
-	}
-	if len(live) >= liveRunsMax {
-		return nil, &failure{Code: "TOO_MANY_RUNS", Message: "so many runs at once would only disturb each other", Got: strings.Join(live, ", "), Expected: fmt.Sprintf("less than %d live runs", liveRunsMax), Retry: true, Fix: &fix{Tool: "scenario_wait", Args: map[string]any{"run_id": live[len(live)-1], "until": "end"}, Why: "wait for one of them"}}
-	}
-	words := []string{"run", found.ID}
-	for _, aspect := range in.texts("aspects") {
-		if err := oneOf("aspects", aspect, found.Aspects); err != nil {
-			return nil, err
-		}
-		words = append(words, "--aspect", aspect)
-	}
-	if setup := in.text("setup"); setup != "" {
-		if err := oneOf("setup", setup, ownClusters(found.Setups)); err != nil {
-			return nil, err
-		}
-		words = append(words, "--setup", setup)
-	}
-	for _, name := range slices.Sorted(maps.Keys(in.pairs("params"))) {
-		words = append(words, "--param", name+"="+in.pairs("params")[name])
-	}
-	if seed := in.number("seed"); seed != 0 {
-		words = append(words, "--seed", strconv.FormatInt(seed, 10))
-	}
-	if keep := in.text("keep"); keep != "never" {
-		words = append(words, "--keep", keep)
-	}
-	id := s.newRunID(found.ID)
-	if err := s.startRun(ctx, id, words); err != nil {
-		var f *failure
-		if errors.As(err, &f) && f.Fix != nil && f.Fix.Tool == "scenario_show" {
-			f.Fix.Args["scenario"] = found.ID
-		}
-		return nil, err
-	}
-	return &answer{
-		body:    map[string]any{"run_id": id, "command": "scenario " + strings.Join(words, " "), "directory": filepath.Join(s.config.RunsDir, id)},
-		summary: "Started run " + id,
-		next:    []step{{"scenario_wait", map[string]any{"run_id": id, "after_seq": 0}, "follow it"}, {"scenario_stop", map[string]any{"run_id": id}, "end it early"}},
-	}, nil
-}
-
-// attached is the setup that runs on a cluster which is there already.
-const attached = "attach"
-
-// ownClusters leaves out that setup: a run that a tool starts is contained, and a
-// person runs a scenario on a cluster that others use.
-func ownClusters(setups []string) []string {
-	return slices.DeleteFunc(slices.Clone(setups), func(name string) bool { return name == attached })
-}
-
 // waiting is one scenario_wait under way.
 type waiting struct {
+	server *Server
 	out    waited
 	bytes  int
 	until  string
@@ -294,29 +218,27 @@ func waitScenario(ctx context.Context, s *Server, in input) (*answer, error) {
 		return nil, err
 	}
 	after := in.number("after_seq")
-	w := &waiting{until: in.text("until"), out: waited{RunID: record.ID, Events: []waitedEvent{}, LastSeq: after}}
+	look := &watcher{dir: dir}
+	w := &waiting{server: s, until: in.text("until"), out: waited{RunID: record.ID, Events: []waitedEvent{}, LastSeq: after}}
 	deadline := time.NewTimer(time.Duration(in.number("max_wait_s")) * time.Second)
 	defer deadline.Stop()
 	ticker := time.NewTicker(waitPoll)
 	defer ticker.Stop()
-	var offset int64
 	var asked time.Time
 	var final *runSummary // how it ended, by its runner being gone
 	for over := false; ; {
-		// The record is read before the events: what it calls ended has written them.
-		if record, err = loadRun(dir); err != nil {
+		// The record and the state are read before the events: what they call ended
+		// or paused has written them.
+		at, err := look.look()
+		if err != nil {
 			return nil, err
 		}
+		record = at.record
 		w.out.Verdict, w.out.Ended = record.Verdict, record.Verdict != verdictRunning
 		if !w.out.Ended && final != nil {
 			w.out.Verdict, w.out.Ended = final.Verdict, true
 		}
-		news, next, err := events(dir, offset)
-		if err != nil {
-			return nil, err
-		}
-		offset = next
-		for _, e := range news {
+		for _, e := range at.events {
 			if e.Seq > after && !w.take(e) {
 				break
 			}
@@ -332,7 +254,11 @@ func waitScenario(ctx context.Context, s *Server, in input) (*answer, error) {
 				continue // once more, for what was written until then
 			}
 		}
-		if over || w.out.More || w.out.Ended || w.reason {
+		w.out.Paused, w.out.Pause = at.paused() && !w.out.Ended && !w.out.More, nil
+		if w.out.Paused {
+			w.out.Pause = s.pausedAt(at)
+		}
+		if over || w.out.More || w.out.Ended || w.out.Paused || w.reason {
 			return w.answer(), nil
 		}
 		select {
@@ -354,9 +280,12 @@ func (w *waiting) answer() *answer {
 	case w.out.Ended:
 		a.summary = "The run has ended: " + w.out.Verdict
 		a.next = []step{{"scenario_report", map[string]any{"run_id": w.out.RunID}, "see the verdict"}}
-		if w.out.Verdict == "abandoned" {
+		if w.out.Verdict == verdictAbandoned {
 			a.next = append(a.next, step{"scenario_stop", map[string]any{"run_id": w.out.RunID}, "its runner is gone: end what it left"})
 		}
+	case w.out.Paused:
+		a.summary = w.out.Pause.Message
+		a.next = w.server.nextOfPause(w.out.RunID, w.out.Pause)
 	default:
 		a.summary, a.next = "The run goes on", []step{again}
 		if w.out.Doing != "" {
@@ -402,7 +331,11 @@ func statusScenario(ctx context.Context, s *Server, in input) (*answer, error) {
 func nextOfRun(r runSummary) []step {
 	id := map[string]any{"run_id": r.RunID}
 	if !r.Ended {
-		return []step{{"scenario_wait", id, "follow it"}}
+		next := []step{{"scenario_wait", id, "follow it"}}
+		if r.Paused {
+			next[0].Why = "it is paused: see at which step"
+		}
+		return next
 	}
 	next := []step{{"scenario_report", id, "see the verdict"}}
 	if r.Kept || r.Processes > 0 {

@@ -31,7 +31,7 @@ func (t *tool) outputSchema() json.RawMessage {
 		properties["total"] = map[string]any{"type": "integer", "description": "rows of " + t.list}
 		properties["next_cursor"] = map[string]any{"type": "string", "description": "there are more rows: pass it as cursor"}
 	}
-	if t.risk.planned() {
+	if t.planned() {
 		properties["status"] = map[string]any{"type": "string", "enum": []string{statusPlanned, statusDone}}
 		properties["effect"] = map[string]any{"type": "object", "description": "of a plan: what would be done"}
 		properties["plan_id"] = map[string]any{"type": "string"}

@@ -9,12 +9,15 @@ import (
 	"io/fs"
 	"path/filepath"
 	"runtime/debug"
+	"slices"
+	"sync"
 	"time"
 
 	protocol "github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
 	"github.com/ister-mq/ister/admin/client"
+	"github.com/ister-mq/ister/scenarios"
 )
 
 // CallMax bounds a call. Some hosts give up after a minute.
@@ -51,24 +54,26 @@ type Config struct {
 type Server struct {
 	config Config
 	mcp    *server.MCPServer
-	tools  map[string]*tool
+	known  []tool // all that the filter permits, whether on or off
 	admin  *client.Client
 	plans  *planner
 	audit  *auditLog
 	skills map[string][]byte
+	// stepTable has the steps of the shipped scenarios, by scenario and step.
+	stepTable map[string]map[string]scenarios.StepTool
+
+	mu    sync.RWMutex
+	tools map[string]*tool // guarded by mu: those that are offered
 }
 
 // instructions are what a client tells its model about all of it.
 const instructions = `Ister is a Kafka-protocol message broker. Scenarios start their own brokers on this machine, run steps under load and judge what clients saw; the other tools administer the cluster at the admin endpoint.
-A scenario: scenario_list, scenario_show, scenario_plan, scenario_start, then scenario_wait with the returned run_id until ended is true, then scenario_report. A run goes on without you: come back with its run_id at any time.
+A scenario: scenario_list, scenario_show, scenario_plan, scenario_start, then scenario_wait with the returned run_id until ended is true, then scenario_report. A run goes on without you: come back with its run_id at any time. Step by step: scenario_start with pause each, then scenario_step, or the step tools after toolsets_enable; each result says what comes next.
 A cluster: diagnose_health first. Tools that can disturb or destroy show a plan and a plan_id when called without one; call again with it to act.
 Every error says code, got, expected, and often fix: the call that repairs. Results may have next: the calls that make sense now.`
 
 // New makes a server; it connects to nothing yet.
 func New(config Config) (*Server, error) {
-	if err := config.Filter.check(); err != nil {
-		return nil, err
-	}
 	if config.Now == nil {
 		config.Now = time.Now
 	}
@@ -90,12 +95,13 @@ func New(config Config) (*Server, error) {
 	}
 	s := &Server{
 		config: config, admin: admin, plans: &planner{key: key, now: config.Now}, audit: &auditLog{out: config.Audit, fault: config.Warn}, tools: map[string]*tool{},
+		stepTable: map[string]map[string]scenarios.StepTool{},
 	}
 	if s.skills, err = readSkills(config.Skills); err != nil {
 		return nil, err
 	}
 	options := []server.ServerOption{
-		server.WithTitle("Ister"), server.WithInstructions(instructions), server.WithToolCapabilities(false), server.WithResourceCapabilities(false, false),
+		server.WithTitle("Ister"), server.WithInstructions(instructions), server.WithToolCapabilities(true), server.WithResourceCapabilities(false, false),
 		server.WithPromptCapabilities(false), server.WithCompletions(), server.WithResourceRecovery(), server.WithRecovery(),
 		server.WithPromptCompletionProvider(completer{s}), server.WithResourceCompletionProvider(completer{s}),
 		server.WithCacheHints(0, protocol.CacheScopePrivate), server.WithPaginationLimit(100),
@@ -104,13 +110,8 @@ func New(config Config) (*Server, error) {
 		options = append(options, server.WithOutputSchemaValidation())
 	}
 	s.mcp = server.NewMCPServer("ister", config.Version, options...)
-	for _, t := range table() {
-		if config.Filter.keeps(&t) {
-			s.tools[t.name] = &t
-			s.mcp.AddTool(t.definition(), func(ctx context.Context, request protocol.CallToolRequest) (*protocol.CallToolResult, error) {
-				return s.call(ctx, &t, request), nil
-			})
-		}
+	if err := s.addTools(); err != nil {
+		return nil, err
 	}
 	if err := s.addResources(); err != nil {
 		return nil, err
@@ -118,11 +119,45 @@ func New(config Config) (*Server, error) {
 	return s, s.addPrompts()
 }
 
+// addTools makes the table and offers the toolsets that are on.
+func (s *Server) addTools() error {
+	steps, err := scenarios.StepTools()
+	if err != nil {
+		return err
+	}
+	for _, one := range steps {
+		if s.stepTable[one.Scenario] == nil {
+			s.stepTable[one.Scenario] = map[string]scenarios.StepTool{}
+		}
+		s.stepTable[one.Scenario][one.Step] = one
+	}
+	rows, err := stepTools()
+	if err != nil {
+		return err
+	}
+	toolsets, on := []string{}, []string{}
+	for _, row := range append(table(), rows...) {
+		if !slices.Contains(toolsets, row.toolset) {
+			toolsets = append(toolsets, row.toolset)
+		}
+		if s.config.Filter.permits(&row) {
+			s.known = append(s.known, row)
+		}
+	}
+	if err := checkToolsets(s.config.Filter.Toolsets, toolsets); err != nil {
+		return err
+	}
+	for _, name := range toolsets {
+		if s.config.Filter.toolsetOn(name) {
+			on = append(on, name)
+		}
+	}
+	s.enable(on...)
+	return nil
+}
+
 // Close drops idle connections. Runs go on.
 func (s *Server) Close() { s.admin.Close() }
-
-// offers reports whether a tool is in the list.
-func (s *Server) offers(name string) bool { return s.tools[name] != nil }
 
 // call is everything around a handler: arguments, time, plan, bounds, audit.
 func (s *Server) call(ctx context.Context, t *tool, request protocol.CallToolRequest) *protocol.CallToolResult {
@@ -142,7 +177,7 @@ func (s *Server) call(ctx context.Context, t *tool, request protocol.CallToolReq
 	if err != nil {
 		f := failureOf(err, in)
 		result, e.Outcome, e.Code = s.errorResult(f), "error", f.Code
-	} else if t.risk.planned() && in.text("plan_id") == "" {
+	} else if t.planned() && in.text("plan_id") == "" {
 		e.Outcome = "planned"
 	}
 	e.TookMS = s.config.Now().Sub(start).Milliseconds()
@@ -159,7 +194,7 @@ func (s *Server) handle(ctx context.Context, in input) (result *protocol.CallToo
 		}
 	}()
 	run := in.tool.run
-	if in.tool.risk.planned() {
+	if in.tool.planned() {
 		run = func(ctx context.Context, s *Server, in input) (*answer, error) { return s.planned(ctx, in) }
 	}
 	a, err := run(ctx, s, in)
@@ -192,6 +227,8 @@ func actor(ctx context.Context) string {
 // Tools lists the definitions that clients see, by name.
 func (s *Server) Tools() ([]byte, error) {
 	definitions := map[string]protocol.Tool{}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
 	for name, t := range s.tools {
 		definitions[name] = t.definition()
 	}

@@ -32,20 +32,8 @@ var hints = map[Risk]struct{ readOnly, destructive bool }{
 	Destructive: {false, true},
 }
 
-// planned reports whether a tool of this risk needs a plan_id.
+// planned reports whether a tool of the admin API of this risk needs a plan_id.
 func (r Risk) planned() bool { return r == Disruptive || r == Destructive }
-
-// The toolsets.
-const (
-	toolsetScenario = "scenario"
-	toolsetCluster  = "cluster"
-	toolsetBrokers  = "brokers"
-	toolsetTopics   = "topics"
-	toolsetDiagnose = "diagnose"
-)
-
-// Toolsets lists the names that --toolsets takes, in the order of the list.
-var Toolsets = []string{toolsetScenario, toolsetCluster, toolsetBrokers, toolsetTopics, toolsetDiagnose}
 
 // tool is one row of the table.
 type tool struct {
@@ -62,20 +50,25 @@ type tool struct {
 	// "topic.partitions"; empty when the result is small by itself. Such a tool
 	// also takes limit and cursor.
 	list string
-	// run does it. For a planned risk it is called only with a valid plan_id.
+	// run does it. With a plan it is called only with a valid plan_id.
 	run func(ctx context.Context, s *Server, in input) (*answer, error)
-	// plan says what run would do now. Set exactly for the planned risks.
+	// plan says what run would do now. Set exactly for the planned risks, except
+	// that steps of a run have plans of their own; see steps.go.
 	plan func(ctx context.Context, s *Server, in input) (*effect, error)
 }
 
-// table is every tool, in the order of the list.
+// planned reports whether the tool shows a plan and acts only with its plan_id.
+func (t *tool) planned() bool { return t.plan != nil }
+
+// table is every tool but those of steps, in the order of the list.
 func table() []tool {
-	return slices.Concat(scenarioTools(), runTools(), clusterTools(), operationTools(), brokerTools(), topicTools(), namespaceTools(), diagnoseTools())
+	return slices.Concat(scenarioTools(), runTools(), stepByNameTools(), toolsetTools(), clusterTools(), operationTools(), brokerTools(), topicTools(), namespaceTools(), diagnoseTools())
 }
 
 // Filter chooses tools.
 type Filter struct {
-	// Toolsets by name; empty: all.
+	// Toolsets by name, or default, or all; a scenario's name is the toolset of its
+	// steps. Empty: those that are on by default, and clients may switch on more.
 	Toolsets []string
 	// ReadOnly keeps only what changes nothing. It outranks everything.
 	ReadOnly bool
@@ -84,22 +77,14 @@ type Filter struct {
 	NoDestructive bool
 }
 
-func (f Filter) check() error {
-	for _, name := range f.Toolsets {
-		if !slices.Contains(Toolsets, name) {
-			return fmt.Errorf("toolset %q is not known%s; known: %s", name, didYouMean(name, Toolsets), strings.Join(Toolsets, ", "))
-		}
-	}
-	return nil
-}
-
-func (f Filter) keeps(t *tool) bool {
+// permits reports whether a tool may be offered when its toolset is on.
+func (f Filter) permits(t *tool) bool {
 	switch {
-	case len(f.Toolsets) > 0 && !slices.Contains(f.Toolsets, t.toolset):
-		return false
 	case f.ReadOnly && t.risk != ReadOnly:
 		return false
 	case f.NoDestructive && hints[t.risk].destructive:
+		return false
+	case len(f.Toolsets) > 0 && t.name == "toolsets_enable":
 		return false
 	}
 	return true
@@ -113,7 +98,7 @@ func (t *tool) allArguments() []argument {
 			argument{name: "limit", kind: kindInteger, doc: fmt.Sprintf("rows of %s at most; less when the result would be too long", t.list), min: 1, max: limitMax, fallback: limitDefault},
 			argument{name: "cursor", kind: kindString, doc: "next_cursor of the result before"})
 	}
-	if t.risk.planned() {
+	if t.planned() {
 		args = append(args, argument{name: "plan_id", kind: kindString, doc: "leave out: shows the plan, changes nothing and returns a plan_id; then call again with the same arguments and that plan_id"})
 	}
 	return args
@@ -123,7 +108,7 @@ func (t *tool) allArguments() []argument {
 func (t *tool) definition() protocol.Tool {
 	hint := hints[t.risk]
 	doc := t.doc
-	if t.risk.planned() {
+	if t.planned() {
 		doc += fmt.Sprintf(" %s: without plan_id it only shows the plan.", strings.ToUpper(string(t.risk[:1]))+string(t.risk[1:]))
 	}
 	repeatable, openWorld := t.repeatable || t.risk == ReadOnly, false

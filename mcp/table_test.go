@@ -19,9 +19,13 @@ import (
 
 // TestToolsAreWellFormed holds each row of the table to what clients bear.
 func TestToolsAreWellFormed(t *testing.T) {
-	all := table()
-	if len(all) > 40 {
-		t.Errorf("%d tools: some clients take the first 40 only", len(all))
+	steps, err := stepTools()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := append(table(), steps...)
+	if n := len(newTestServer(t, nil).tools); n > 40 {
+		t.Errorf("%d tools by default: some clients take the first 40 only", n)
 	}
 	seen := map[string]bool{}
 	for _, row := range all {
@@ -37,7 +41,8 @@ func TestToolsAreWellFormed(t *testing.T) {
 		if *a.ReadOnlyHint != (row.risk == ReadOnly) || *a.DestructiveHint != row.risk.planned() || *a.OpenWorldHint {
 			t.Errorf("%s: annotations do not follow from the risk %s", row.name, row.risk)
 		}
-		if row.run == nil || row.risk.planned() != (row.plan != nil) || row.result == nil || row.title == "" || len(row.doc) < 20 || !slices.Contains(Toolsets, row.toolset) {
+		isStep := !slices.Contains(Toolsets, row.toolset)
+		if row.run == nil || row.risk.planned() && !isStep != row.planned() || row.result == nil || row.title == "" || len(row.doc) < 20 {
 			t.Errorf("%s: the row is not complete", row.name)
 		}
 		for _, arg := range row.allArguments() {
@@ -56,20 +61,37 @@ func TestToolsAreWellFormed(t *testing.T) {
 // TestToolSchemas: names and schemas of tools are public. Rewrite the golden with
 // go test ./mcp -run TestToolSchemas -rewrite, and say why in CHANGELOG.md.
 func TestToolSchemas(t *testing.T) {
-	got, err := newTestServer(t, nil).Tools()
+	checkSchemas(t, filepath.Join("testdata", "tools.json"), nil)
+	checkSchemas(t, filepath.Join("testdata", "optional.json"), optional)
+	toolsets, err := filepath.Glob("../scenarios/*/scenario.yaml")
+	if err != nil || len(toolsets) < 2 {
+		t.Fatal(toolsets, err)
+	}
+	for _, file := range toolsets {
+		name := filepath.Base(filepath.Dir(file))
+		checkSchemas(t, filepath.Join("testdata", "steps", name+".json"), []string{name})
+	}
+}
+
+// checkSchemas holds the tools of toolsets to a golden.
+func checkSchemas(t *testing.T, path string, toolsets []string) {
+	t.Helper()
+	got, err := newTestServer(t, func(c *Config) { c.Filter.Toolsets = toolsets }).Tools()
 	if err != nil {
 		t.Fatal(err)
 	}
 	got = append(got, '\n')
-	path := filepath.Join("testdata", "tools.json")
 	if *rewrite {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
 		if err := os.WriteFile(path, got, 0o644); err != nil {
 			t.Fatal(err)
 		}
 	}
 	want, err := os.ReadFile(path)
 	if err != nil {
-		t.Fatal(err)
+		t.Fatalf("%v: make it with go test ./mcp -run TestToolSchemas -rewrite", err)
 	}
 	if !bytes.Equal(got, want) {
 		a, b := strings.Split(string(got), "\n"), strings.Split(string(want), "\n")
@@ -96,7 +118,7 @@ func TestFilters(t *testing.T) {
 	} {
 		want := []string{}
 		for _, row := range table() {
-			if c.keep(&row) {
+			if c.keep(&row) && (len(c.filter.Toolsets) > 0 || isDefault(row.toolset)) {
 				want = append(want, row.name)
 			}
 		}

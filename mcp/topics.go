@@ -65,16 +65,16 @@ func topicTools() []tool {
 func namespaceTools() []tool {
 	return []tool{
 		{
-			name: "namespaces_list", title: "List namespaces", toolset: toolsetTopics, risk: ReadOnly, list: "namespaces", doc: "List the namespaces with their number of topics.",
+			name: "namespaces_list", title: "List namespaces", toolset: toolsetNamespaces, risk: ReadOnly, list: "namespaces", doc: "List the namespaces with their number of topics.",
 			result: messageSchema(&adminv1.ListNamespacesResponse{}), run: listNamespaces,
 		},
 		{
-			name: "namespaces_create", title: "Create a namespace", toolset: toolsetTopics, risk: Additive,
+			name: "namespaces_create", title: "Create a namespace", toolset: toolsetNamespaces, risk: Additive,
 			doc: "Create a namespace, a group of topics.", arguments: []argument{namespaceArgument, dryRunArgument},
 			result: messageSchema(&adminv1.CreateNamespaceResponse{}), run: createNamespace,
 		},
 		{
-			name: "namespaces_delete", title: "Delete a namespace", toolset: toolsetTopics, risk: Destructive,
+			name: "namespaces_delete", title: "Delete a namespace", toolset: toolsetNamespaces, risk: Destructive,
 			doc: "Delete an empty namespace.", arguments: []argument{namespaceArgument},
 			result: messageSchema(&adminv1.DeleteNamespaceResponse{}), run: deleteNamespace, plan: planNamespaceDelete,
 		},

@@ -25,4 +25,5 @@
 //	matrix.go    matrix
 //	new.go       new
 //	reference_verbs.go  docs/reference/verbs.md
+//	step_tools.go  steps as the tools of agents
 package scenarios

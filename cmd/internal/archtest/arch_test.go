@@ -52,6 +52,7 @@ var layers = [][]string{
 	{"scenarios/internal/verb", "setups/setuptest"},
 	{"scenarios/internal/run"},
 	{"scenarios", "scenarios/internal/fakecluster"},
+	{"scenarios/scenariotest"},
 	{"mcp"},
 	{"cmd/ister", "cmd/scenario"},
 	{"cmd/internal/archtest", "cmd/internal/bench"},

@@ -58,7 +58,7 @@ func (a *api) voters() []int32 {
 func (a *api) GetStatus(context.Context, *adminv1.GetStatusRequest) (*adminv1.GetStatusResponse, error) {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
-	out := &adminv1.GetStatusResponse{SelfNodeId: a.node.id, ControllerId: a.c.controller, Voters: a.voters(), Topics: int32(len(a.c.topics)), Partitions: int32(len(a.c.topics))}
+	out := &adminv1.GetStatusResponse{SelfNodeId: a.node.id, ControllerId: a.c.controller, Voters: a.voters(), Topics: int32(len(a.c.topics)), Partitions: int32(len(a.c.topics)), PlacementRevision: a.c.placement}
 	for _, t := range a.c.topics {
 		for _, r := range t.replicas {
 			if !a.c.alive(r) {
@@ -281,6 +281,7 @@ func (a *api) Activate(_ context.Context, in *adminv1.ActivateRequest) (*adminv1
 		return nil, err
 	}
 	n.state = adminv1.Node_ACTIVE
+	a.c.placement++
 	return &adminv1.ActivateResponse{Broker: &adminv1.Broker{BrokerId: n.id, State: n.state}}, nil
 }
 

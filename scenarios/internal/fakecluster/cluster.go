@@ -83,6 +83,7 @@ type cluster struct {
 	controller int32
 	nextID     int32
 	operations uint64
+	placement  uint64         // its revision: changes up to now
 	looks      map[uint64]int // at each operation
 	closed     bool
 }
@@ -307,6 +308,7 @@ func (c *cluster) active() []int32 {
 // settle gives topics whose leader is gone another one, and makes the Kafka
 // cluster, which shuffles leaders when a node comes, follow; c.mu is held.
 func (c *cluster) settle() error {
+	c.placement++
 	for _, t := range c.sorted() {
 		for _, r := range t.replicas {
 			if !c.alive(t.leader) && c.alive(r) {

@@ -44,11 +44,15 @@ type Event struct {
 
 // Pause is a stop between two steps, in which the cluster and its load go on.
 type Pause struct {
-	Number    int      `json:"number"` // from 1
-	Failed    bool     `json:"failed"` // something failed; else it was asked for
-	Stage     string   `json:"stage"`
-	Step      string   `json:"step,omitempty"` // that comes next, or that failed; none: a check failed
-	Message   string   `json:"message"`
+	Number  int    `json:"number"` // from 1
+	Failed  bool   `json:"failed"` // something failed; else it was asked for
+	Stage   string `json:"stage"`
+	Step    string `json:"step,omitempty"` // that comes next, or that failed; none: a check failed
+	Message string `json:"message"`
+	// What the step does, with what the run knows now; "" where no step comes.
+	Use       string   `json:"use,omitempty"`
+	Risk      string   `json:"risk,omitempty"`
+	Command   string   `json:"command,omitempty"`
 	Bootstrap []string `json:"bootstrap,omitempty"` // Kafka addresses of the brokers that run
 	Admin     []string `json:"admin,omitempty"`     // their admin endpoints
 	Next      []Way    `json:"next"`
@@ -64,6 +68,9 @@ type Way struct {
 // on.
 func (p Pause) Lines() []string {
 	lines := wrap("PAUSED "+p.Message, Width)
+	if p.Command != "" {
+		lines = append(lines, "       does      "+p.Command)
+	}
 	if len(p.Bootstrap) > 0 {
 		lines = append(lines, "       bootstrap "+strings.Join(p.Bootstrap, ","), "       admin     "+strings.Join(p.Admin, ","))
 	}

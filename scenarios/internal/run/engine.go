@@ -336,7 +336,7 @@ func (e *engine) steps(ctx context.Context) {
 func (e *engine) stepList(ctx context.Context, stage string, steps []*spec.Step) bool {
 	for _, step := range steps {
 		if e.pausesBefore(step) {
-			if _, e.ended = e.pause(ctx, report.Pause{Stage: stage, Step: step.ID, Message: "paused before step " + step.ID + ": " + titleOf(step)}); e.ended != nil {
+			if _, e.ended = e.pauseAt(ctx, step, report.Pause{Stage: stage, Message: "paused before step " + step.ID + ": " + titleOf(step)}); e.ended != nil {
 				return false
 			}
 		}
@@ -370,7 +370,7 @@ func (e *engine) attempt(ctx context.Context, stage string, step *spec.Step) (ok
 		Message: fmt.Sprintf("step %s (%s): %v", step.ID, step.Use, err), Evidence: e.evidence(), Repro: e.record.Repro,
 	})
 	if e.mode != PauseNever && ctx.Err() == nil {
-		order, pauseErr := e.pause(ctx, report.Pause{Failed: true, Stage: stage, Step: step.ID, Message: fmt.Sprintf("step %s failed: %v", step.ID, err)})
+		order, pauseErr := e.pauseAt(ctx, step, report.Pause{Failed: true, Stage: stage, Message: fmt.Sprintf("step %s failed: %v", step.ID, err)})
 		if pauseErr == nil && order.Do == doStep {
 			e.retried = true
 			return false, true

@@ -12,6 +12,7 @@ import (
 
 	"github.com/ister-mq/ister/scenarios/internal/report"
 	"github.com/ister-mq/ister/scenarios/internal/spec"
+	"github.com/ister-mq/ister/scenarios/internal/verb"
 )
 
 // Pause says when a run stops between its steps and waits for an Order. The
@@ -141,6 +142,17 @@ func Give(dir string, pause int, order Order) error {
 // errExpired: nobody gave an order in time.
 var errExpired = errors.New("nobody went on with a pause")
 
+// pauseAt pauses at a step, and says what the step would do.
+func (e *engine) pauseAt(ctx context.Context, s *spec.Step, p report.Pause) (Order, error) {
+	p.Step, p.Use, p.Risk = s.ID, s.Use, string(s.Verb.Risk)
+	if v, ok := verb.Lookup(s.Use); ok {
+		if with, err := e.inputs(s); err == nil { // else the step itself says what is wrong
+			p.Command = commandOf(s, v, with)
+		}
+	}
+	return e.pause(ctx, p)
+}
+
 // pause stops the run until it is told how to go on. An error ends the run.
 func (e *engine) pause(ctx context.Context, p report.Pause) (Order, error) {
 	e.clock.hold()
@@ -166,7 +178,11 @@ func (e *engine) pause(ctx context.Context, p report.Pause) (Order, error) {
 	if p.Failed && p.Step != "" {
 		p.Next[1].Why = "finish the run: cleanup and verdict"
 	}
-	// The state comes first: who sees the event may give an order at once.
+	// The record has what was judged since the last step.
+	if err := e.record.Save(e.dir); err != nil {
+		return Order{}, err
+	}
+	// The state comes before the event: who sees the event may give an order at once.
 	if err := e.saveState(statePaused, &p); err != nil {
 		return Order{}, err
 	}

@@ -21,17 +21,7 @@ func (e *engine) step(ctx context.Context, stage string, s *spec.Step) error {
 	}
 	with, err := e.inputs(s)
 	if err == nil {
-		record.Inputs = plain(with)
-		record.Command = v.CommandLine(func(name string) (string, bool) {
-			value, given := with[name]
-			if !given {
-				if f, known := s.Verb.Inputs.Field(name); known && f.Default != nil {
-					return spec.Format(f.Default), true
-				}
-				return "", false
-			}
-			return spec.Format(value), true
-		})
+		record.Inputs, record.Command = plain(with), commandOf(s, v, with)
 	}
 	shown := record
 	e.log.Add(report.Event{Kind: report.StepStarted, Stage: stage, Step: &shown})
@@ -55,6 +45,20 @@ func (e *engine) step(ctx context.Context, stage string, s *spec.Step) error {
 		err = saveErr
 	}
 	return err
+}
+
+// commandOf is what a person would type in place of a step with these inputs.
+func commandOf(s *spec.Step, v *verb.Verb, with map[string]any) string {
+	return v.CommandLine(func(name string) (string, bool) {
+		value, given := with[name]
+		if !given {
+			if f, known := s.Verb.Inputs.Field(name); known && f.Default != nil {
+				return spec.Format(f.Default), true
+			}
+			return "", false
+		}
+		return spec.Format(value), true
+	})
 }
 
 func titleOf(s *spec.Step) string {

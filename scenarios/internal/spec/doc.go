@@ -21,5 +21,6 @@
 //	schema.go    the JSON Schema of the format
 //	template.go  values that may hold expressions
 //	type.go      static types, and types of Go structs
+//	type_json.go  JSON Schemas of values
 //	value.go     run-time values, formatting, comparison
 package spec

@@ -144,7 +144,7 @@ func (c *common) conduct(cmd *cobra.Command, args []string, f *runFlags) error {
 	if cmd.Context().Err() == nil {
 		return err
 	}
-	left, stopErr := run.Stop(context.WithoutCancel(cmd.Context()), dir, func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
+	left, stopErr := run.Stop(context.WithoutCancel(cmd.Context()), dir, c.cleanerOf(dir), func(text string) { fmt.Fprintln(cmd.ErrOrStderr(), text) })
 	if stopErr != nil || len(left) > 0 {
 		return ended(cmd, "", left, stopErr)
 	}

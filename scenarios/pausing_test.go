@@ -21,7 +21,7 @@ func pausing(t *testing.T, want int, args ...string) (runs string, state run.Sta
 	runs = t.TempDir()
 	t.Cleanup(func() {
 		if dir, err := run.Find(runs, "last"); err == nil {
-			_, _ = run.Stop(context.Background(), dir, func(string) {})
+			_, _ = run.Stop(context.Background(), dir, nil, func(string) {})
 		}
 	})
 	return runs, goneOn(t, runs, want, append([]string{"run", "--seed", "7"}, args...)...)

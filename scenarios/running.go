@@ -216,10 +216,7 @@ func (c *common) stopCommand() *cobra.Command {
 			if err != nil {
 				return &usageError{err: err}
 			}
-			if left, err := c.cleanSetup(cmd.Context(), dir); err != nil || len(left) > 0 {
-				return ended(cmd, "", left, err)
-			}
-			left, err := run.Stop(cmd.Context(), dir, func(text string) { fmt.Fprintln(cmd.OutOrStdout(), text) })
+			left, err := run.Stop(cmd.Context(), dir, c.cleanerOf(dir), func(text string) { fmt.Fprintln(cmd.OutOrStdout(), text) })
 			return ended(cmd, "stopped "+dir, left, err)
 		},
 	}
@@ -237,28 +234,23 @@ func ended(cmd *cobra.Command, done string, left []string, err error) error {
 	return nil
 }
 
-// clean ends and removes what a run left, first what its setup made outside the
-// run's directory.
-func (c *common) clean(ctx context.Context, dir string, purge bool, say func(string)) ([]string, error) {
-	if left, err := c.cleanSetup(ctx, dir); err != nil || len(left) > 0 {
-		return left, err
-	}
-	return run.Clean(dir, purge, say)
-}
-
-// cleanSetup removes what a run made outside its directory, when its runner is
-// gone.
-func (c *common) cleanSetup(ctx context.Context, dir string) ([]string, error) {
-	info, err := run.Inspect(dir)
-	if err != nil || info.Live {
-		return nil, err
+// cleanerOf is the cleaner of the setup that a run used; nil where there is none.
+func (c *common) cleanerOf(dir string) setups.Cleaner {
+	r, err := report.LoadRun(dir)
+	if err != nil {
+		return nil // told by who looks at the run
 	}
 	for _, setup := range c.setups {
-		if cleaner, ok := setup.(setups.Cleaner); ok && setup.Name() == info.Run.Setup {
-			return cleaner.Clean(ctx, dir)
+		if cleaner, ok := setup.(setups.Cleaner); ok && setup.Name() == r.Setup {
+			return cleaner
 		}
 	}
-	return nil, nil
+	return nil
+}
+
+// clean ends and removes what a run left.
+func (c *common) clean(ctx context.Context, dir string, purge bool, say func(string)) ([]string, error) {
+	return run.Clean(ctx, dir, c.cleanerOf(dir), purge, say)
 }
 
 func (c *common) cleanCommand() *cobra.Command {

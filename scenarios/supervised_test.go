@@ -46,7 +46,7 @@ func detached(t *testing.T, args ...string) (runs, id string) {
 	}
 	id = strings.TrimSpace(out)
 	t.Cleanup(func() {
-		if _, err := run.Stop(context.Background(), filepath.Join(runs, id), func(string) {}); err != nil {
+		if _, err := run.Stop(context.Background(), filepath.Join(runs, id), nil, func(string) {}); err != nil {
 			t.Errorf("stop: %v", err)
 		}
 	})

@@ -11,5 +11,6 @@
 //	process.go  the setup and its cluster
 //	mistake.go  starts that a broker must refuse
 //	ledger.go   what was started, also for a later `clean`
+//	held.go     starting what the ledger knows from the first moment
 //	wait_linux.go, wait_other.go  an end without reaping
 package process

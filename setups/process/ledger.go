@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -18,13 +19,14 @@ import (
 const LedgerFile = "processes.json"
 
 // Entry is one started process. A process is the one that was started only while
-// its start time is the recorded one: process ids are used again.
+// its start time and its command are the recorded ones: process ids are used
+// again, and a list can be edited or copied.
 type Entry struct {
 	Name string `json:"name"`
 	PID  int    `json:"pid"` // also its process group
-	// Started is the start time as the system tells it, compared as text.
+	// Started is the start time as StartTime tells it, compared as text.
 	Started string   `json:"started"`
-	Args    []string `json:"args"`
+	Args    []string `json:"args"` // the executable first
 	Ended   bool     `json:"ended,omitempty"`
 }
 
@@ -49,7 +51,7 @@ func LoadLedger(dir string) (*Ledger, error) {
 		return nil, fmt.Errorf("read process list: %w", err)
 	}
 	if err := json.Unmarshal(data, &l.entries); err != nil {
-		return nil, fmt.Errorf("read process list %s: %w", l.path, err)
+		return nil, fmt.Errorf("%s is not the list that a runner wrote (%w): nothing that it names is ended; where none of it runs any more, remove that file and try again", l.path, err)
 	}
 	return l, nil
 }
@@ -58,7 +60,7 @@ func LoadLedger(dir string) (*Ledger, error) {
 func (l *Ledger) Add(name string, pid int, args []string) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.entries = append(l.entries, Entry{Name: name, PID: pid, Started: startTime(pid), Args: args})
+	l.entries = append(l.entries, Entry{Name: name, PID: pid, Started: StartTime(pid), Args: args})
 	return l.save()
 }
 
@@ -103,18 +105,78 @@ func (l *Ledger) Alive() []Entry {
 }
 
 func (e Entry) alive() bool {
-	return !e.Ended && Same(e.PID, e.Started)
+	return !e.Ended && Same(e.PID, e.Started) && runs(e.PID, e.Args)
+}
+
+// Strangers says of recorded processes that have not ended as far as the list
+// knows, and cannot be ended, why: the process of that id is another one, or the
+// list is of another machine.
+func (l *Ledger) Strangers() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var said []string
+	for _, e := range l.entries {
+		switch {
+		case e.Ended || e.alive():
+		case Elsewhere(e.Started):
+			said = append(said, fmt.Sprintf("left alone: %s was started on another machine, or before this one's last start", e.Name))
+		case e.PID > 0 && startTime(e.PID) != "":
+			said = append(said, fmt.Sprintf("left alone: process %d is not the one that was started as %s", e.PID, e.Name))
+		}
+	}
+	return said
 }
 
 // Same reports whether the process with this id runs and is the one that was
 // started at the given time.
 func Same(pid int, started string) bool {
-	return pid > 1 && started != "" && startTime(pid) == started
+	return pid > 1 && started != "" && StartTime(pid) == started
 }
 
-// StartTime is a process's start time as the system tells it; "" when there is
-// no such process.
-func StartTime(pid int) string { return startTime(pid) }
+// StartTime is a process's start time as the system tells it, with what makes it
+// unique: the machine's own start, and the space of its process ids where there
+// is more than one. "" when there is no such process.
+func StartTime(pid int) string {
+	started := startTime(pid)
+	if started == "" || machine() == "" {
+		return started
+	}
+	return started + onMachine + machine()
+}
+
+// onMachine stands between a start time and its machine.
+const onMachine = " on "
+
+// Elsewhere reports that a start time is of another machine than this.
+func Elsewhere(started string) bool {
+	_, where, told := strings.Cut(started, onMachine)
+	return told && where != machine()
+}
+
+// machine tells this start of this machine, and its space of process ids, from
+// any other; "" where the system does not tell.
+var machine = sync.OnceValue(func() string {
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	space, _ := os.Readlink("/proc/self/ns/pid") // none: one space
+	return strings.TrimSpace(strings.TrimSpace(string(boot)) + " " + space)
+})
+
+// runs reports whether a process has the arguments, or is a shell that is about
+// to become the one that has them. Where the system does not tell, it is believed.
+func runs(pid int, args []string) bool {
+	if len(args) == 0 {
+		return false
+	}
+	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if err != nil {
+		return machine() == ""
+	}
+	have := strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
+	return len(have) >= len(args) && slices.Equal(have[len(have)-len(args):], args)
+}
 
 // EndAll ends the recorded processes that still run: SIGTERM, then SIGKILL after
 // grace. It returns the names of those that did not end.

@@ -241,22 +241,17 @@ func (c *cluster) launch(b *broker) error {
 	cmd := exec.Command(b.path, b.args...)
 	cmd.Dir, cmd.Stdout, cmd.Stderr = home, log, log
 	cmd.Env = environment()
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return errors.New("the cluster is closed")
 	}
-	if err := cmd.Start(); err != nil {
-		return fmt.Errorf("start %s: %w", b.Name, err)
+	if err := c.ledger.Start(b.Name, cmd); err != nil {
+		return err
 	}
 	b.run = &running{pid: cmd.Process.Pid, done: make(chan struct{})}
 	go b.run.wait(cmd, c.ledger)
-	if err := c.ledger.Add(b.Name, cmd.Process.Pid, cmd.Args); err != nil {
-		b.run.signal(syscall.SIGKILL)
-		return err
-	}
 	return nil
 }
 

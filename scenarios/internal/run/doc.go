@@ -17,7 +17,7 @@
 //	judge.go   guards and criteria, failures
 //	dir.go     a run's directory and its checksums
 //	follow.go  following a run of any process
-//	files.go   the HTML report with excerpts of the history
+//	files.go   the reports, with excerpts of the history
 //	limit.go   what the cluster needs for the faults of a run
 //	manage.go  listing, stopping and cleaning runs
 package run

@@ -469,28 +469,13 @@ func (e *engine) finish(ctx context.Context, judged report.Verdict) error {
 	}
 	r.ExitCode = r.Exit()
 	e.log.Add(report.Event{Kind: report.RunEnded, Text: string(judged)})
-	files := map[string][]byte{
-		"repro.sh": []byte("#!/bin/sh\n# Runs the same scenario again, in Ister's source tree or with an installed binary named scenario.\nset -e\nif [ -d cmd/scenario ]; then exec go run ./cmd/" + r.Repro + "; fi\nexec " + r.Repro + "\n"),
-	}
+	err := e.unwritten
 	var seen *history.History
 	if e.env != nil {
 		seen = e.env.Recorder.Snapshot()
 	}
-	err := e.unwritten
-	for _, format := range Formats {
-		if err != nil || format == "json" || e.options.Reports != nil && !slices.Contains(e.options.Reports, format) {
-			continue // run.json is saved below, in any case
-		}
-		files[fileOf[format]], err = render(format, r, e.dir, seen)
-	}
-	for name, data := range files {
-		mode := os.FileMode(0o644)
-		if name == "repro.sh" {
-			mode = 0o755
-		}
-		if writeErr := os.WriteFile(filepath.Join(e.dir, name), data, mode); err == nil {
-			err = writeErr
-		}
+	if reportsErr := writeReports(e.dir, r, seen, e.options.Reports); err == nil {
+		err = reportsErr
 	}
 	if err == nil {
 		err = e.log.Err()

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 
 	"github.com/ister-mq/ister/scenarios/internal/history"
 	"github.com/ister-mq/ister/scenarios/internal/report"
@@ -18,6 +19,28 @@ var Formats = []string{"json", "junit", "md", "html"}
 
 // fileOf names the file of each report in a run's directory.
 var fileOf = map[string]string{"json": report.RunFile, "junit": "junit.xml", "md": "summary.md", "html": "report.html"}
+
+// writeReports writes the wanted reports of a run, nil being all, and the script
+// that runs it again. run.json is its caller's.
+func writeReports(dir string, r *report.Run, h *history.History, formats []string) error {
+	script := "#!/bin/sh\n# Runs the same scenario again, in Ister's source tree or with an installed binary named scenario.\nset -e\nif [ -d cmd/scenario ]; then exec go run ./cmd/" + r.Repro + "; fi\nexec " + r.Repro + "\n"
+	if err := os.WriteFile(filepath.Join(dir, "repro.sh"), []byte(script), 0o755); err != nil {
+		return err
+	}
+	for _, format := range Formats {
+		if format == "json" || formats != nil && !slices.Contains(formats, format) {
+			continue
+		}
+		data, err := render(format, r, dir, h)
+		if err == nil {
+			err = os.WriteFile(filepath.Join(dir, fileOf[format]), data, 0o644)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
 
 // render makes a report from the record, the events in dir, and the history,
 // which may be nil.

@@ -12,7 +12,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/ister-mq/ister/scenarios/internal/history"
 	"github.com/ister-mq/ister/scenarios/internal/report"
+	"github.com/ister-mq/ister/setups"
 	"github.com/ister-mq/ister/setups/process"
 )
 
@@ -102,10 +104,14 @@ const endGrace = 10 * time.Second
 const stopMax = 2 * time.Minute
 
 // Stop ends a run: its runner is asked to, which then cleans up itself. Where the
-// runner is gone, what it had started is ended. It says what is left.
-func Stop(ctx context.Context, dir string, say func(string)) ([]string, error) {
+// runner is gone, or has kept its cluster, what it had started is ended; cleaner
+// is its setup's, or nil. It says what is left.
+func Stop(ctx context.Context, dir string, cleaner setups.Cleaner, say func(string)) ([]string, error) {
 	info, err := Inspect(dir)
 	if err != nil {
+		return nil, err
+	}
+	if err := elsewhere(dir, info.Run); err != nil {
 		return nil, err
 	}
 	if info.Live {
@@ -116,7 +122,22 @@ func Stop(ctx context.Context, dir string, say func(string)) ([]string, error) {
 		if err := awaitRunner(ctx, info.Run.Runner); err != nil {
 			return nil, err
 		}
+		if info, err = Inspect(dir); err != nil {
+			return nil, err
+		}
 	}
+	if r := info.Run; r.Verdict != report.Running && !r.Kept && len(r.Leftovers) == 0 && info.Processes == 0 {
+		return nil, nil // it has cleaned up
+	}
+	if left, err := end(ctx, dir, cleaner, say); err != nil || len(left) > 0 {
+		return left, err
+	}
+	return nil, settle(dir)
+}
+
+// end ends the processes that a run recorded, and then has its setup remove what
+// else it made outside the run's directory.
+func end(ctx context.Context, dir string, cleaner setups.Cleaner, say func(string)) (left []string, err error) {
 	ledger, err := process.LoadLedger(dir)
 	if err != nil {
 		return nil, err
@@ -124,8 +145,18 @@ func Stop(ctx context.Context, dir string, say func(string)) ([]string, error) {
 	for _, e := range ledger.Alive() {
 		say(fmt.Sprintf("ending %s (process %d)", e.Name, e.PID))
 	}
-	left := ledger.EndAll(endGrace)
-	return left, settle(dir)
+	for _, text := range ledger.Strangers() {
+		say(text)
+	}
+	left = ledger.EndAll(endGrace)
+	if cleaner == nil {
+		return left, nil
+	}
+	more, err := cleaner.Clean(ctx, dir)
+	if err != nil {
+		err = fmt.Errorf("what run %s made may still be there: %w", filepath.Base(dir), err)
+	}
+	return append(left, more...), err
 }
 
 // awaitRunner waits for a runner, which is no child of ours, to end.
@@ -145,29 +176,68 @@ func awaitRunner(ctx context.Context, runner report.Process) error {
 }
 
 // settle corrects the record of a run whose runner went without a word, and of
-// one whose cluster was kept.
+// one whose cluster was kept or not wholly ended, and writes what the runner did
+// not.
 func settle(dir string) error {
 	r, err := report.LoadRun(dir)
 	if err != nil {
 		return err
 	}
-	if r.Verdict != report.Running && !r.Kept {
+	abandoned := r.Verdict == report.Running
+	if !abandoned && !r.Kept && len(r.Leftovers) == 0 {
 		return nil
 	}
-	if r.Verdict == report.Running {
-		r.Verdict, r.ExitCode = report.Interrupted, report.ExitInterrupted
-		r.Failures = append(r.Failures, report.Failure{Message: "the runner ended without finishing the run", Evidence: []string{filepath.Join(dir, "events.ndjson")}, Repro: r.Repro})
+	r.Kept, r.Leftovers = false, nil
+	if abandoned {
+		r.Verdict, r.EndedAt = report.Interrupted, lastWord(dir, r.StartedAt)
+		r.TookMS = r.EndedAt.Sub(r.StartedAt).Milliseconds()
+		r.Failures = append(r.Failures, report.Failure{Message: "the runner ended without finishing the run", Evidence: []string{filepath.Join(dir, EventsFile)}, Repro: r.Repro})
 	}
-	r.Kept = false
+	r.ExitCode = r.Exit()
+	if abandoned {
+		seen, err := history.Load(filepath.Join(dir, HistoryFile))
+		if err != nil {
+			seen = nil // none was begun, or not even its first line was written
+		}
+		if err := writeReports(dir, r, seen, nil); err != nil {
+			return err
+		}
+		if err := (&engine{record: r, dir: dir}).saveState(stateEnded, nil); err != nil {
+			return err
+		}
+	}
 	if err := r.Save(dir); err != nil {
 		return err
 	}
 	return writeSums(dir)
 }
 
+// quietAfter is how long a run of another machine must have written nothing to
+// count as abandoned: one that goes on writes every second.
+const quietAfter = 2 * time.Minute
+
+// elsewhere is the error of a run whose runner is on another machine, as far as
+// one can tell, and was at work just now: its directory is shared.
+func elsewhere(dir string, r *report.Run) error {
+	if r.Verdict != report.Running || !process.Elsewhere(r.Runner.Started) || time.Since(lastWord(dir, r.StartedAt)) > quietAfter {
+		return nil
+	}
+	return fmt.Errorf("run %s was begun on another machine, or before this one's last start, and wrote something within the last %s: stop it there, or wait, or remove it all with: scenario clean %s --purge", r.ID, quietAfter, r.ID)
+}
+
+// lastWord is when a run wrote its last event.
+func lastWord(dir string, otherwise time.Time) time.Time {
+	info, err := os.Stat(filepath.Join(dir, EventsFile))
+	if err != nil || info.ModTime().Before(otherwise) {
+		return otherwise
+	}
+	return info.ModTime().UTC()
+}
+
 // Clean ends what a finished or abandoned run left behind and removes its
 // brokers' data; with everything set also its evidence. A live run is refused.
-func Clean(dir string, everything bool, say func(string)) ([]string, error) {
+// cleaner is that of the run's setup, or nil.
+func Clean(ctx context.Context, dir string, cleaner setups.Cleaner, everything bool, say func(string)) ([]string, error) {
 	info, err := Inspect(dir)
 	if err != nil {
 		return nil, err
@@ -175,15 +245,11 @@ func Clean(dir string, everything bool, say func(string)) ([]string, error) {
 	if info.Live {
 		return nil, fmt.Errorf("run %s is running; end it with: scenario stop %s", info.Run.ID, info.Run.ID)
 	}
-	ledger, err := process.LoadLedger(dir)
-	if err != nil {
+	if err := elsewhere(dir, info.Run); err != nil && !everything {
 		return nil, err
 	}
-	for _, e := range ledger.Alive() {
-		say(fmt.Sprintf("ending %s (process %d)", e.Name, e.PID))
-	}
-	if left := ledger.EndAll(endGrace); len(left) > 0 {
-		return left, nil
+	if left, err := end(ctx, dir, cleaner, say); err != nil || len(left) > 0 {
+		return left, err
 	}
 	if everything {
 		if err := os.RemoveAll(dir); err != nil {

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ister-mq/ister/scenarios/internal/report"
+	"github.com/ister-mq/ister/setups"
 	"github.com/ister-mq/ister/setups/process"
 )
 
@@ -56,7 +58,7 @@ func TestCleanEndsWhatAnAbandonedRunLeft(t *testing.T) {
 	if err != nil || len(infos) != 1 || infos[0].Live || infos[0].Processes != 1 {
 		t.Fatalf("%+v, %v", infos, err)
 	}
-	left, err := Clean(dir, false, silent)
+	left, err := Clean(t.Context(), dir, nil, false, silent)
 	if err != nil || len(left) > 0 {
 		t.Fatalf("%v, %v", left, err)
 	}
@@ -70,7 +72,7 @@ func TestCleanEndsWhatAnAbandonedRunLeft(t *testing.T) {
 	if r, err := report.LoadRun(dir); err != nil || r.Verdict != report.Interrupted || len(r.Failures) != 1 {
 		t.Errorf("%+v, %v", r, err)
 	}
-	if left, err := Clean(dir, true, silent); err != nil || len(left) > 0 {
+	if left, err := Clean(t.Context(), dir, nil, true, silent); err != nil || len(left) > 0 {
 		t.Fatalf("%v, %v", left, err)
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
@@ -81,7 +83,7 @@ func TestCleanEndsWhatAnAbandonedRunLeft(t *testing.T) {
 func TestCleanRefusesALiveRun(t *testing.T) {
 	self := report.Process{PID: os.Getpid(), Started: process.StartTime(os.Getpid())}
 	dir, gone := abandoned(t, self)
-	if _, err := Clean(dir, true, silent); err == nil || !strings.Contains(err.Error(), "scenario stop") {
+	if _, err := Clean(t.Context(), dir, nil, true, silent); err == nil || !strings.Contains(err.Error(), "scenario stop") {
 		t.Fatalf("%v", err)
 	}
 	select {
@@ -94,7 +96,7 @@ func TestCleanRefusesALiveRun(t *testing.T) {
 func TestStopEndsTheProcessesWhenTheRunnerIsGone(t *testing.T) {
 	dir, gone := abandoned(t, report.Process{PID: os.Getpid(), Started: "another process had this id"})
 	var said []string
-	left, err := Stop(t.Context(), dir, func(text string) { said = append(said, text) })
+	left, err := Stop(t.Context(), dir, nil, func(text string) { said = append(said, text) })
 	if err != nil || len(left) > 0 {
 		t.Fatalf("%v, %v", left, err)
 	}
@@ -133,5 +135,92 @@ func TestNewDirTakesTheNextFreeName(t *testing.T) {
 		if id, _, err := newDir(runs, "", "s", at); err != nil || id != want {
 			t.Errorf("%s, %v, want %s", id, err, want)
 		}
+	}
+}
+
+// cleanerFunc is a setups.Cleaner.
+type cleanerFunc func(ctx context.Context, dir string) ([]string, error)
+
+func (f cleanerFunc) Clean(ctx context.Context, dir string) ([]string, error) { return f(ctx, dir) }
+
+func TestTheSetupCleansAfterTheProcessesEnded(t *testing.T) {
+	for name, act := range map[string]func(string, setups.Cleaner) ([]string, error){
+		"stop":  func(dir string, c setups.Cleaner) ([]string, error) { return Stop(t.Context(), dir, c, silent) },
+		"clean": func(dir string, c setups.Cleaner) ([]string, error) { return Clean(t.Context(), dir, c, false, silent) },
+	} {
+		dir, gone := abandoned(t, report.Process{PID: 999999999, Started: "1"})
+		called := 0
+		left, err := act(dir, cleanerFunc(func(_ context.Context, at string) ([]string, error) {
+			<-gone
+			if called++; at != dir {
+				t.Errorf("%s: cleaned %s", name, at)
+			}
+			return []string{"container x"}, nil
+		}))
+		if err != nil || called != 1 || len(left) != 1 {
+			t.Fatalf("%s: %v, %v, called %d times", name, left, err, called)
+		}
+		if r, err := report.LoadRun(dir); err != nil || r.Verdict != report.Running {
+			t.Errorf("%s: settled as %s with something left behind, %v", name, r.Verdict, err)
+		}
+		if left, err := act(dir, cleanerFunc(func(context.Context, string) ([]string, error) { return nil, nil })); err != nil || len(left) > 0 {
+			t.Errorf("%s again: %v, %v", name, left, err)
+		}
+		if r, err := report.LoadRun(dir); err != nil || r.Verdict != report.Interrupted || r.ExitCode != report.ExitInterrupted {
+			t.Errorf("%s: %+v, %v", name, r, err)
+		}
+		for _, file := range []string{"summary.md", "junit.xml", "report.html", "repro.sh", "state.json", sumsName} {
+			if info, err := os.Stat(filepath.Join(dir, file)); err != nil || info.Size() == 0 {
+				t.Errorf("%s: evidence %s: %v", name, file, err)
+			}
+		}
+	}
+}
+
+func TestAKeptClusterIsEndedByStop(t *testing.T) {
+	dir, gone := abandoned(t, report.Process{PID: 999999999, Started: "1"})
+	r, err := report.LoadRun(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Verdict, r.Kept = report.Pass, true
+	if err := r.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	called := false
+	if left, err := Stop(t.Context(), dir, cleanerFunc(func(context.Context, string) ([]string, error) { called = true; return nil, nil }), silent); err != nil || len(left) > 0 || !called {
+		t.Fatalf("%v, %v, called %v", left, err, called)
+	}
+	<-gone
+	if r, err := report.LoadRun(dir); err != nil || r.Verdict != report.Pass || r.Kept || r.ExitCode != report.ExitPass {
+		t.Errorf("%+v, %v", r, err)
+	}
+}
+
+func TestARunAtWorkOnAnotherMachineIsNotTouched(t *testing.T) {
+	dir, _ := abandoned(t, report.Process{PID: os.Getpid(), Started: "1 on another machine"})
+	r, err := report.LoadRun(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.StartedAt = time.Now().UTC()
+	if err := r.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Clean(t.Context(), dir, nil, false, silent); err == nil || !strings.Contains(err.Error(), "stop it there") {
+		t.Errorf("clean: %v", err)
+	}
+	if _, err := Stop(t.Context(), dir, nil, silent); err == nil || !strings.Contains(err.Error(), "stop it there") {
+		t.Errorf("stop: %v", err)
+	}
+	if info, err := Inspect(dir); err != nil || info.Processes != 1 {
+		t.Errorf("%+v, %v", info, err)
+	}
+	r.StartedAt = r.StartedAt.Add(-quietAfter)
+	if err := r.Save(dir); err != nil {
+		t.Fatal(err)
+	}
+	if left, err := Clean(t.Context(), dir, nil, false, silent); err != nil || len(left) > 0 {
+		t.Errorf("clean of one that is quiet: %v, %v", left, err)
 	}
 }

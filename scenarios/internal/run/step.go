@@ -30,8 +30,10 @@ func (e *engine) step(ctx context.Context, stage string, s *spec.Step) error {
 		out, err = e.perform(ctx, s, v, with, &record.Attempts)
 	}
 	if out != nil {
-		e.values[s.ID] = out
 		record.Outputs, record.Note = plain(out), v.Note(out)
+		if err == nil || ctx.Err() == nil { // what an interrupt cut short is no value to judge
+			e.values[s.ID] = out
+		}
 	}
 	if err != nil {
 		record.Status, record.Error = report.StepFailed, err.Error()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -498,6 +499,9 @@ func (c *common) verify(out io.Writer, name string) error {
 		return &usageError{err: err}
 	}
 	h, err := history.Load(filepath.Join(dir, run.HistoryFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return &exitError{code: report.ExitInconclusive, err: errors.New("the run ended before its history began: nothing can be judged")}
+	}
 	if err != nil {
 		return &exitError{code: report.ExitEnvironment, err: err}
 	}

@@ -164,15 +164,25 @@ var machine = sync.OnceValue(func() string {
 	return strings.TrimSpace(strings.TrimSpace(string(boot)) + " " + space)
 })
 
+// execLooks is how often a command that is empty is looked at again: it is for a
+// moment while a shell becomes another program.
+const execLooks = 20
+
 // runs reports whether a process has the arguments, or is a shell that is about
 // to become the one that has them. Where the system does not tell, it is believed.
 func runs(pid int, args []string) bool {
 	if len(args) == 0 {
 		return false
 	}
-	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil {
-		return machine() == ""
+	var data []byte
+	for try := 0; len(data) == 0 && try < execLooks; try++ {
+		if try > 0 {
+			time.Sleep(time.Millisecond)
+		}
+		var err error
+		if data, err = os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err != nil {
+			return machine() == ""
+		}
 	}
 	have := strings.Split(strings.TrimSuffix(string(data), "\x00"), "\x00")
 	return len(have) >= len(args) && slices.Equal(have[len(have)-len(args):], args)

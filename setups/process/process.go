@@ -40,7 +40,7 @@ func (Setup) Check(context.Context) []setups.Finding {
 
 // target is what a binary has to be here.
 func target(options setups.Options) build.Target {
-	return build.Target{Setup: "process", CacheDir: options.CacheDir, Usable: build.Executable, Say: options.Say}
+	return build.Target{Setup: "process", CacheDir: options.CacheDir, Usable: build.Executable, Say: options.Say, Dir: options.Dir, Ledger: NewLedger(options.Dir)}
 }
 
 // New implements setups.Setup.
@@ -57,7 +57,7 @@ func (Setup) New(ctx context.Context, options setups.Options) (setups.Cluster, e
 	if err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
-	return &cluster{binaries: binaries, path: path, digest: digest, dir: dir, ledger: NewLedger(dir), http: &http.Client{Timeout: time.Second}}, nil
+	return &cluster{binaries: binaries, path: path, digest: digest, dir: dir, ledger: binaries.Ledger.(*Ledger), http: &http.Client{Timeout: time.Second}}, nil
 }
 
 // closeGrace is how long Close lets brokers end in order.

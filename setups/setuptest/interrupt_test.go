@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -124,6 +125,7 @@ const (
 	always   = `"event":"step_started","stage":"always"`
 	paused   = `"event":"run_paused"`
 	cleaning = `"event":"cleanup_begun"`
+	building = `"event":"step_says","text":"building `
 )
 
 func (s *subject) signal(signals ...syscall.Signal) {
@@ -190,12 +192,15 @@ func (s *subject) leftEvidence(verdict, why string, files ...string) {
 			s.Errorf("criterion %s of a step that was interrupted: %s", c.ID, c.Status)
 		}
 	}
-	for _, name := range append([]string{"events.ndjson", "history.ndjson.gz", "state.json", "summary.md", "junit.xml", "report.html", "SHA256SUMS"}, files...) {
+	for _, name := range append([]string{"events.ndjson", "state.json", "summary.md", "junit.xml", "report.html", "SHA256SUMS"}, files...) {
 		if info, err := os.Stat(filepath.Join(s.dir, name)); err != nil || info.Size() == 0 {
 			s.Errorf("evidence %s: %v", name, err)
 		}
 	}
 }
+
+// history is what a run leaves once it was prepared.
+const history = "history.ndjson.gz"
 
 // leftNothing looks for what a run may leave beside its evidence.
 func (s *subject) leftNothing() {
@@ -211,6 +216,11 @@ func (s *subject) leftNothing() {
 	}
 	if mounts, err := os.ReadFile("/proc/self/mounts"); err == nil && strings.Contains(string(mounts), filepath.Base(s.dir)) {
 		s.Errorf("something is mounted in the run's directory:\n%s", mounts)
+	}
+	for _, name := range []string{"build", "orders/draft-*", "*.new*"} {
+		if found, _ := filepath.Glob(filepath.Join(s.dir, name)); len(found) > 0 {
+			s.Errorf("half a file: %v", found)
+		}
 	}
 	if temp, err := os.ReadDir(s.temp); err != nil || len(temp) > 0 {
 		s.Errorf("temporary files: %v, %v", temp, err)
@@ -239,7 +249,7 @@ func TestASignalEndsARunInOrder(t *testing.T) {
 			s.at(stepping)
 			s.signal(sig)
 			s.exits(130)
-			s.leftEvidence("interrupted", "interrupted by "+name, "brokers/b1/log")
+			s.leftEvidence("interrupted", "interrupted by "+name, history, "brokers/b1/log")
 			s.leftNothing()
 			s.does(0, " 0 violations", "verify", "last")
 		})
@@ -252,8 +262,50 @@ func TestASignalWhileTheClusterForms(t *testing.T) {
 	s.at(forming)
 	s.signal(syscall.SIGINT)
 	s.exits(130)
-	s.leftEvidence("interrupted", "interrupted by SIGINT")
+	s.leftEvidence("interrupted", "interrupted by SIGINT", history)
 	s.leftNothing()
+}
+
+// compiling begins a run that has to build the broker: the command is not called
+// ister, and is not given one.
+func compiling(t *testing.T) *subject {
+	t.Helper()
+	data, err := os.ReadFile(binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	runner := filepath.Join(t.TempDir(), "scenario")
+	if err := os.WriteFile(runner, data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	s := begin(t, "process", func(cmd *exec.Cmd) {
+		cmd.Path, cmd.Args[0] = runner, runner
+		cmd.Args = slices.DeleteFunc(cmd.Args, func(word string) bool { return word == "--ister-bin" || word == binary })
+	})
+	s.at(building)
+	return s
+}
+
+func TestABuildThatIsInterrupted(t *testing.T) {
+	t.Run("SIGINT", func(t *testing.T) {
+		t.Parallel()
+		s := compiling(t)
+		s.signal(syscall.SIGINT)
+		s.exits(130)
+		s.leftEvidence("interrupted", "interrupted by SIGINT")
+		s.leftNothing()
+	})
+	t.Run("SIGKILL", func(t *testing.T) {
+		t.Parallel()
+		s := compiling(t)
+		s.signal(syscall.SIGKILL)
+		s.exits(-1)
+		s.does(4, "the runner is gone", "watch", "last")
+		s.does(3, "nothing can be judged", "verify", "last")
+		s.does(0, "cleaned", "clean", "last")
+		s.leftEvidence("interrupted", "without finishing the run")
+		s.leftNothing()
+	})
 }
 
 func TestARunnerThatIsKilledLeavesEvidenceAndCleanRemovesTheRest(t *testing.T) {
@@ -277,7 +329,7 @@ func TestARunnerThatIsKilledLeavesEvidenceAndCleanRemovesTheRest(t *testing.T) {
 				s.does(3, "partial", "verify", "last")
 			}
 			s.does(0, "cleaned", "clean", "last")
-			s.leftEvidence("interrupted", "without finishing the run")
+			s.leftEvidence("interrupted", "without finishing the run", history)
 			s.leftNothing()
 			s.does(130, "INTERRUPTED", "watch", "last")
 		})
@@ -295,7 +347,7 @@ func TestASupervisorThatIsKilledInAPause(t *testing.T) {
 	s.does(4, "the runner is gone", "resume", "last")
 	s.does(0, "stopped", "stop", "last")
 	s.does(0, "cleaned", "clean", "last")
-	s.leftEvidence("interrupted", "without finishing the run")
+	s.leftEvidence("interrupted", "without finishing the run", history)
 	s.leftNothing()
 }
 
@@ -310,7 +362,7 @@ func TestASupervisorOfADetachedRunThatIsKilled(t *testing.T) {
 	s.does(4, "the runner is gone", "watch", "last")
 	s.does(3, "partial", "verify", "last")
 	s.does(0, "cleaned 1", "clean", "--all")
-	s.leftEvidence("interrupted", "without finishing the run")
+	s.leftEvidence("interrupted", "without finishing the run", history)
 	s.leftNothing()
 }
 
@@ -337,7 +389,7 @@ func TestASecondSignalEndsTheCleanupsWaiting(t *testing.T) {
 	if took := time.Since(second); took > 30*time.Second {
 		t.Errorf("it took %s after the second signal", took)
 	}
-	s.leftEvidence("interrupted", "interrupted by SIGINT")
+	s.leftEvidence("interrupted", "interrupted by SIGINT", history)
 	s.leftNothing()
 }
 
@@ -352,7 +404,7 @@ func TestAReaderThatWentAwayDoesNotEndTheRun(t *testing.T) {
 	s.at(forming)
 	read.Close()
 	s.exits(3) // --until
-	s.leftEvidence("inconclusive", "--until", "brokers/b1/log")
+	s.leftEvidence("inconclusive", "--until", history, "brokers/b1/log")
 	s.does(0, "cleaned", "clean", "last")
 	s.leftNothing()
 	s.does(0, "0 violations", "verify", "last")

@@ -56,6 +56,6 @@ func TestAClosedTerminalEndsARunInOrder(t *testing.T) {
 	s.at(stepping)
 	window.Close()
 	s.exits(130)
-	s.leftEvidence("interrupted", "SIGHUP", "brokers/b1/log")
+	s.leftEvidence("interrupted", "SIGHUP", history, "brokers/b1/log")
 	s.leftNothing()
 }

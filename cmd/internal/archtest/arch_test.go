@@ -45,7 +45,8 @@ var layers = [][]string{
 	{"broker", "broker/internal/sim/cmd"},
 	// tools, through the admin API and Kafka clients only
 	{"admin/client", "scenarios/internal/spec", "scenarios/internal/verdict", "setups/internal/build"},
-	{"setups/internal/docker", "setups/process"},
+	{"setups/process"},
+	{"setups/internal/docker"},
 	{"admin/cli", "scenarios/internal/load", "scenarios/internal/report", "setups/fault", "setups/attach"},
 	{"setups/container"},
 	{"setups/compose"},

@@ -20,6 +20,10 @@ import (
 // cacheName is the folder of the runs directory that is shared by runs.
 const cacheName = ".cache"
 
+// buildName is the folder of a run's directory in which its setup builds the
+// broker; it is no evidence.
+const buildName = "build"
+
 // LogsName is the folder of the runs directory with what supervisors printed: one
 // file for each run, named for it.
 const LogsName = ".runner"
@@ -105,7 +109,7 @@ func writeSums(dir string) error {
 			return err
 		}
 		if entry.IsDir() {
-			if entry.Name() == "data" && strings.HasPrefix(relative, "brokers"+string(filepath.Separator)) {
+			if relative == buildName || entry.Name() == "data" && strings.HasPrefix(relative, "brokers"+string(filepath.Separator)) {
 				return filepath.SkipDir
 			}
 			return nil
@@ -132,8 +136,12 @@ func writeSums(dir string) error {
 	return os.WriteFile(filepath.Join(dir, sumsName), []byte(strings.Join(lines, "")), 0o644)
 }
 
-// removeData deletes the brokers' data directories of a run.
+// removeData deletes the brokers' data directories of a run, and what a build
+// left half done.
 func removeData(dir string) error {
+	if err := os.RemoveAll(filepath.Join(dir, buildName)); err != nil {
+		return fmt.Errorf("remove a build: %w", err)
+	}
 	homes, err := filepath.Glob(filepath.Join(dir, "brokers", "*", "data"))
 	if err != nil {
 		return err

@@ -16,6 +16,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/ister-mq/ister/setups"
@@ -39,7 +40,24 @@ type Target struct {
 	// Usable says why a file cannot be run there; nil when it can.
 	Usable func(path string) error
 	Say    func(string)
+	// Dir is the run's own directory, in which a build does its work.
+	Dir string
+	// Ledger is the run's.
+	Ledger Ledger
 }
+
+// Ledger starts processes that a run is known to have started.
+type Ledger interface {
+	Start(name string, cmd *exec.Cmd) error
+	End(pid int) error
+}
+
+// workDir is the folder of a run's directory in which builds work. What a runner
+// that was killed left there is removed by `scenario clean`, which knows the name.
+const workDir = "build"
+
+// cancelGrace is how long a build that is cancelled may take to clean up.
+const cancelGrace = 5 * time.Second
 
 // Find returns the binary to run and its SHA-256. An explicit path wins; then
 // this very executable when it is ister and can be used; then one built from the
@@ -164,13 +182,15 @@ func (t Target) compile(ctx context.Context, version string) (string, error) {
 	if err := os.MkdirAll(t.CacheDir, 0o755); err != nil {
 		return "", fmt.Errorf("make the cache: %w", err)
 	}
-	reserved, err := os.CreateTemp(t.CacheDir, "building-*")
-	if err != nil {
-		return "", fmt.Errorf("make room for the binary: %w", err)
+	work := filepath.Join(t.Dir, workDir)
+	if err := os.MkdirAll(work, 0o755); err != nil {
+		return "", fmt.Errorf("make the folder of the build: %w", err)
 	}
-	fresh := reserved.Name()
-	reserved.Close()
-	defer os.Remove(fresh)
+	defer os.RemoveAll(work)
+	if work, err = filepath.Abs(work); err != nil {
+		return "", fmt.Errorf("folder of the build: %w", err)
+	}
+	fresh := filepath.Join(work, "ister")
 	// The source's revision is left out: asking git for it fails where the tree
 	// belongs to another user. The binary's checksum says what ran.
 	args := []string{"build", "-buildvcs=false", "-o", fresh}
@@ -183,13 +203,13 @@ func (t Target) compile(ctx context.Context, version string) (string, error) {
 	start := time.Now()
 	cmd := exec.CommandContext(ctx, "go", append(args, "./cmd/ister")...)
 	cmd.Dir = root
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOTMPDIR="+work)
 	if t.OS != "" {
 		cmd.Env = append(cmd.Env, "GOOS="+t.OS, "GOARCH="+t.Arch)
 	}
-	if out, err := cmd.CombinedOutput(); err != nil {
+	if out, err := t.run(cmd); err != nil {
 		if ctx.Err() != nil {
-			return "", ctx.Err()
+			return "", context.Cause(ctx)
 		}
 		return "", fmt.Errorf("go build ./cmd/ister in %s: %w\n%s", root, err, strings.TrimSpace(string(out)))
 	}
@@ -203,6 +223,20 @@ func (t Target) compile(ctx context.Context, version string) (string, error) {
 	}
 	t.Say(fmt.Sprintf("built in %.1fs", time.Since(start).Seconds()))
 	return path, nil
+}
+
+// run does a command as a process of the run, and returns its output. Where its
+// context ends, the whole group is asked to end, since compilers are its children.
+func (t Target) run(cmd *exec.Cmd) ([]byte, error) {
+	var out bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &out
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
+	cmd.WaitDelay = cancelGrace
+	if err := t.Ledger.Start("build", cmd); err != nil {
+		return nil, err
+	}
+	err := cmd.Wait()
+	return out.Bytes(), errors.Join(err, t.Ledger.End(cmd.Process.Pid))
 }
 
 // Executable wants a file that this machine can run.

@@ -6,13 +6,14 @@ import (
 
 	"github.com/ister-mq/ister/setups"
 	"github.com/ister-mq/ister/setups/internal/build"
+	"github.com/ister-mq/ister/setups/process"
 )
 
 // Binaries is what a binary has to be to run on the engine of a setup: static,
 // for linux, and for its architecture.
 func Binaries(setup string, options setups.Options, arch string) build.Target {
 	return build.Target{
-		Setup: setup, CacheDir: options.CacheDir, OS: "linux", Arch: arch, Say: options.Say,
+		Setup: setup, CacheDir: options.CacheDir, OS: "linux", Arch: arch, Say: options.Say, Dir: options.Dir, Ledger: process.NewLedger(options.Dir),
 		Usable: func(path string) error { return checkStatic(path, arch) },
 	}
 }

@@ -106,7 +106,7 @@ func scenarioTools() []tool {
 func (s *Server) command(ctx context.Context, into any, args ...string) error {
 	var out, errOut bytes.Buffer
 	args = append(args, "--output", "json", "--no-color", "--runs-dir", s.config.RunsDir)
-	code := scenarios.Main(ctx, args, &out, &errOut)
+	code := scenarios.Main(ctx, args, &out, &errOut, scenarios.Mounted{})
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}

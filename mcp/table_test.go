@@ -230,7 +230,7 @@ func TestSkillIsTrue(t *testing.T) {
 			t.Errorf("the skill names %s, which is no tool", name[1])
 		}
 	}
-	for _, line := range regexp.MustCompile(`(?m)^ister mcp ?([^#\n]*)`).FindAllStringSubmatch(text, -1) {
+	for _, line := range regexp.MustCompile(`(?m)^ister mcp ?([^#|>&\n]*)`).FindAllStringSubmatch(text, -1) {
 		if err := NewCommand().ParseFlags(strings.Fields(line[1])); err != nil {
 			t.Errorf("ister mcp %s: %v", line[1], err)
 		}

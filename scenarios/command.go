@@ -75,11 +75,20 @@ func (u *usageError) Unwrap() error { return u.err }
 func (u *usageError) ExitCode() int { return report.ExitUsage }
 
 // Main runs the command with the given arguments, prints an error, and returns
-// the exit code. ctx ends on an interrupt. Further commands may be mounted.
-func Main(ctx context.Context, args []string, out, errOut io.Writer, further ...*cobra.Command) int {
-	root := NewCommand()
-	root.AddCommand(further...)
+// the exit code. ctx ends on an interrupt.
+func Main(ctx context.Context, args []string, out, errOut io.Writer, mounted Mounted) int {
+	root := (&common{setups: knownSetups, binary: mounted.Binary}).command()
+	root.AddCommand(mounted.Further...)
 	return execute(ctx, root, args, out, errOut)
+}
+
+// Mounted is what a binary puts around the command.
+type Mounted struct {
+	// Further commands stand beside those of the runner.
+	Further []*cobra.Command
+	// Binary makes the whole command tree of the binary, which skills are checked
+	// against. It may be nil.
+	Binary func() *cobra.Command
 }
 
 func execute(ctx context.Context, cmd *cobra.Command, args []string, out, errOut io.Writer) int {
@@ -100,15 +109,22 @@ type common struct {
 	runsDir string
 	output  string
 	noColor bool
+	binary  func() *cobra.Command // as in Mounted
 }
+
+// knownSetups are those that a scenario may name.
+var knownSetups = []setups.Setup{fault.Setup{}, container.Setup{}, compose.Setup{}, attach.Setup{}}
 
 // NewCommand makes the command tree. Its errors carry exit codes; see ExitCode.
 func NewCommand() *cobra.Command {
-	return newCommand(fault.Setup{}, container.Setup{}, compose.Setup{}, attach.Setup{})
+	return newCommand(knownSetups...)
 }
 
 func newCommand(known ...setups.Setup) *cobra.Command {
-	c := &common{setups: known}
+	return (&common{setups: known}).command()
+}
+
+func (c *common) command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "scenario",
 		Short: "Run scenarios against a cluster and judge what its clients saw",

@@ -19,6 +19,8 @@
 //	lint_sarif.go  its findings for code scanning
 //	schema.go    the JSON Schema of scenario files
 //	skills.go    skills gen, skills check
+//	skills_tree.go      coverage, links, names of MCP tools, by-hand blocks
+//	skills_try.go       skills try: what is typed by hand
 //	skills_blocks.go    the generated blocks of a scenario's skill
 //	skills_commands.go  commands in skills, against the command trees
 //	skills_front.go     front matter

@@ -142,7 +142,7 @@ func scaffoldFiles(dir, name string) ([]scaffoldFile, error) {
 	}
 	blocks := func(name string) string { return blockBegin(name) + "\n" + blockEnd(name) }
 	text := strings.NewReplacer("ID", name, "FILE", filepath.ToSlash(filepath.Join(dir, name)), "CRITERIA", blocks("criteria"), "STEPS", blocks("steps")).Replace(scaffoldSkill)
-	text, problems := fillBlocks(skill{file: name + "/" + skillFile, name: name, text: text, scenario: s})
+	text, problems := (&skillTree{}).fillBlocks(skill{file: name + "/" + skillFile, name: name, text: text, scenario: s})
 	if len(problems) > 0 {
 		return nil, problems
 	}

@@ -36,22 +36,19 @@ const (
 func (c *common) skillsCommand() *cobra.Command {
 	var root string
 	cmd := &cobra.Command{
-		Use: "skills", Short: "Generate and check the skills (SKILL.md files) of a source tree",
+		Use: "skills", Short: "Generate, check and try skills (SKILL.md files)",
 		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&root, "root", ".", "top directory of the source tree")
 	gen := &cobra.Command{
-		Use: "gen", Short: "Write the generated blocks of each scenario's skill", Args: exactly(),
+		Use: "gen", Short: "Write the generated blocks: of each scenario's skill, and of the top one", Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			tree, err := readSkills(root)
 			if err != nil {
 				return err
 			}
 			for _, s := range tree.skills {
-				if s.scenario == nil {
-					continue
-				}
-				text, problems := fillBlocks(s)
+				text, problems := tree.fillBlocks(s)
 				if len(problems) > 0 {
 					return &usageError{problems, ""}
 				}
@@ -69,7 +66,10 @@ func (c *common) skillsCommand() *cobra.Command {
 	check := &cobra.Command{
 		Use: "check", Short: "Check every skill: front matter, length, generated blocks, commands",
 		Long: `Check every SKILL.md below --root: the front matter of the Agent Skills format, at most ` + fmt.Sprint(skillLinesMax) + ` lines,
-generated blocks that are what the scenario's YAML gives now, and commands that the command trees have.
+generated blocks that are what the scenario's YAML gives now, commands that the command trees have, by-hand
+blocks that can be tried, links and files and MCP tools that exist, a skill for each scenario, setup and
+client, and a top skill that leads to all of them. The flags of ister broker and ister health are checked
+by ister scenario skills check, not by the smaller scenario binary.
 
 Exit codes: 0 nothing found, 2 something was found.`,
 		Args: exactly(),
@@ -77,6 +77,10 @@ Exit codes: 0 nothing found, 2 something was found.`,
 			tree, err := readSkills(root)
 			if err != nil {
 				return err
+			}
+			tree.binary = c.binary
+			if err := tree.learnTools(c.binary); err != nil {
+				return environment(err)
 			}
 			problems := tree.check()
 			out := cmd.OutOrStdout()
@@ -98,7 +102,7 @@ Exit codes: 0 nothing found, 2 something was found.`,
 			return nil
 		},
 	}
-	cmd.AddCommand(gen, check)
+	cmd.AddCommand(gen, check, c.trySkillsCommand(&root))
 	return cmd
 }
 
@@ -115,6 +119,13 @@ type skillTree struct {
 	skills  []skill
 	targets map[string]bool // of the Makefile; nil when there is none
 	missing spec.Problems   // scenarios without a skill, and scenarios that do not parse
+	setups  []string        // directories
+	clients []string        // directories
+	tools   map[string]bool // of MCP, and steps of scenarios
+	groups  map[string]bool // first words of tools
+	steps   map[string]bool // what the tools of a scenario's steps begin with
+	exists  func(string) bool
+	binary  func() *cobra.Command // makes the whole command tree; nil when it is not known
 }
 
 var (
@@ -125,8 +136,9 @@ var (
 // readSkills reads the tree below root. Directories that hold no sources are
 // passed over.
 func readSkills(root string) (*skillTree, error) {
-	tree := &skillTree{}
 	files := os.DirFS(root)
+	tree := &skillTree{exists: func(name string) bool { _, err := fs.Stat(files, name); return err == nil }}
+	tree.findDirectories(files)
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -204,16 +216,16 @@ func readSkill(files fs.FS, name string) (skill, spec.Problems, error) {
 
 // check returns everything that is wrong with the skills, in order.
 func (tree *skillTree) check() spec.Problems {
-	problems := append(spec.Problems{}, tree.missing...)
+	problems := append(append(spec.Problems{}, tree.missing...), tree.checkCoverage()...)
 	for _, s := range tree.skills {
 		problems = append(problems, checkFrontMatter(s)...)
 		if lines := strings.Count(s.text, "\n"); lines > skillLinesMax {
 			problems = append(problems, s.problem(skillLinesMax+1, ruleSkill, fmt.Sprintf("%d lines, want at most %d", lines, skillLinesMax), "move details to references/"))
 		}
-		if s.scenario != nil {
-			problems = append(problems, checkBlocks(s)...)
-		}
+		problems = append(problems, tree.checkBlocks(s)...)
 		problems = append(problems, tree.checkCommands(s)...)
+		problems = append(problems, checkByHand(s)...)
+		problems = append(problems, tree.checkText(s)...)
 	}
 	return problems
 }

@@ -24,6 +24,24 @@ var skillBlocks = []struct {
 	{"steps", stepsBlock},
 }
 
+// topBlock is the table of the top skill that leads to every other.
+const topBlock = "skills"
+
+// topRows are the lines of that table: scenarios first, and then what else there
+// is, each with the first sentence of its description.
+func topRows(skills []skill) []string {
+	lines := []string{"| What | Skill |", "|---|---|"}
+	for _, scenario := range []bool{true, false} {
+		for _, s := range skills {
+			if s.file != skillFile && strings.HasPrefix(s.file, "scenarios/") == scenario {
+				what, _, _ := strings.Cut(frontValue(s, "description"), ". ")
+				lines = append(lines, fmt.Sprintf("| %s | `%s` |", cell(strings.TrimSuffix(what, ".")), s.file))
+			}
+		}
+	}
+	return lines
+}
+
 // toolNameMax bounds the name of a step's MCP tool, in bytes.
 const toolNameMax = 48
 
@@ -49,30 +67,42 @@ func findBlock(lines []string, name string) (first, end int, found bool) {
 	return 0, 0, false
 }
 
-// fillBlocks returns the skill's text with its blocks made anew.
-func fillBlocks(s skill) (string, spec.Problems) {
+// fillBlocks returns the skill's text with its blocks made anew. Skills without a
+// scenario have none, but for the top one.
+func (tree *skillTree) fillBlocks(s skill) (string, spec.Problems) {
 	lines := strings.Split(s.text, "\n")
 	var problems spec.Problems
-	for _, b := range skillBlocks {
-		first, end, found := findBlock(lines, b.name)
+	fill := func(name string, content []string) {
+		first, end, found := findBlock(lines, name)
 		if !found {
-			problems = append(problems, s.problem(1, ruleSkillStale, "there is no generated block "+b.name, "add the lines "+blockBegin(b.name)+" and "+blockEnd(b.name)))
-			continue
+			problems = append(problems, s.problem(1, ruleSkillStale, "there is no generated block "+name, "add the lines "+blockBegin(name)+" and "+blockEnd(name)))
+			return
 		}
-		lines = append(append(append([]string{}, lines[:first]...), b.make(s.scenario)...), lines[end:]...)
+		lines = append(append(append([]string{}, lines[:first]...), content...), lines[end:]...)
+	}
+	switch {
+	case s.scenario != nil:
+		for _, b := range skillBlocks {
+			fill(b.name, b.make(s.scenario))
+		}
+	case s.file == skillFile:
+		fill(topBlock, topRows(tree.skills))
 	}
 	return strings.Join(lines, "\n"), problems
 }
 
 // checkBlocks compares the blocks with what they would be made to now.
-func checkBlocks(s skill) spec.Problems {
-	want, problems := fillBlocks(s)
+func (tree *skillTree) checkBlocks(s skill) spec.Problems {
+	want, problems := tree.fillBlocks(s)
 	got, wanted := strings.Split(s.text, "\n"), strings.Split(want, "\n")
 	for i := range wanted {
 		if i >= len(got) || got[i] != wanted[i] {
-			problems = append(problems, s.problem(i+1, ruleSkillStale, fmt.Sprintf("a generated block is not what %s gives now: want %s", s.scenario.File, wanted[i]), "run: scenario skills gen"))
+			problems = append(problems, s.problem(i+1, ruleSkillStale, fmt.Sprintf("a generated block is not what it is made from now: want %s", wanted[i]), "run: scenario skills gen"))
 			break
 		}
+	}
+	if s.scenario == nil {
+		return problems
 	}
 	for _, stage := range s.scenario.Stages(nil) {
 		for _, step := range stage.Aspect.Steps {

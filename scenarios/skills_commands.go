@@ -16,7 +16,7 @@ import (
 
 // mounted are subcommands of ister and scenario that are put in by the binaries;
 // the tree that this package makes does not have them.
-var mounted = []string{"broker", "mcp", "version", "help", "completion"}
+var mounted = []string{"broker", "health", "mcp", "version", "help", "completion"}
 
 var (
 	placeholder = regexp.MustCompile(`<[a-zA-Z][^<>|` + "`" + `]*>`)
@@ -89,10 +89,26 @@ func (tree *skillTree) checkWords(words []string, groupsToo bool) string {
 	case name == "ister" && !slices.Contains(mounted, next) && !strings.HasPrefix(next, "-"):
 		return fmt.Sprintf("ister has no command %s", next)
 	}
-	if root == nil || len(words) == 0 || slices.Contains(mounted, words[0]) {
+	if root == nil {
+		root, words = tree.own(path.Base(words[0]), words[1:])
+	}
+	if root == nil || len(words) == 0 || slices.Contains([]string{"help", "completion"}, words[0]) || root.Name() == "scenario" && slices.Contains(mounted, words[0]) {
 		return ""
 	}
 	return checkTree(root, words, groupsToo)
+}
+
+// own is the tree of the binary that checks, for a command that is one of its
+// own: those of ister only when that binary is ister.
+func (tree *skillTree) own(name string, words []string) (*cobra.Command, []string) {
+	if tree.binary == nil || name != "ister" && name != "scenario" {
+		return nil, words
+	}
+	root := tree.binary()
+	if child, _, err := root.Find(words[:1]); err != nil || child == root {
+		return nil, words
+	}
+	return root, words
 }
 
 func (tree *skillTree) checkMake(words []string) string {

@@ -76,3 +76,15 @@ func checkFrontMatter(s skill) spec.Problems {
 	}
 	return problems
 }
+
+// frontValue is a text of the front matter; empty when there is none.
+func frontValue(s skill, key string) string {
+	rest, _ := strings.CutPrefix(s.text, "---\n")
+	front, _, _ := strings.Cut(rest, "\n---\n")
+	var values map[string]any
+	if yaml.Unmarshal([]byte(front), &values) != nil {
+		return ""
+	}
+	text, _ := values[key].(string)
+	return text
+}

@@ -92,6 +92,12 @@ func TestSkillsCheckFindsMistakes(t *testing.T) {
 		{"admin command in running text", skillFile, "# Small\n", "# Small\nSee `ister admin brokers lisst`.\n", "there is no command `admin brokers lisst`"},
 		{"unknown subcommand of ister", skillFile, "scenario lint small", "ister brokr", "ister has no command brokr"},
 		{"unknown target", skillFile, "scenario lint small", "make chek", "the Makefile has no target chek"},
+		{"dead link", skillFile, "# Small\n", "# Small\nSee [this](gone.md#a).\n", "small/SKILL.md:6:1: the link gone.md#a leads nowhere"},
+		{"no such file", skillFile, "# Small\n", "# Small\nSee `docs/gone.md`.\n", "there is no file docs/gone.md"},
+		{"no such step tool", skillFile, "# Small\n", "# Small\nCall `small_topik`.\n", "there is no MCP tool small_topik (did you mean small_topic?)"},
+		{"wait for time", skillFile, "# Small\n", "# Small\n## By hand\n```bash\nsleep 5\n```\n", "small/SKILL.md:8:1: it waits for time to pass"},
+		{"bad statement", skillFile, "# Small\n", "# Small\n## By hand\n```bash\ntrue # expect: exit x\n```\n", "small/SKILL.md:8:1: expect: exit x is not a status"},
+		{"bad need", skillFile, "# Small\n", "# Small\n## By hand\n```bash wants=docker\ntrue\n```\n", `small/SKILL.md:7:1: the block's word "wants=docker" is not known`},
 		{"broken scenario", specFile, "risk: additive", "risk: aditive", "did you mean additive?"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -130,5 +136,42 @@ func TestShellCommands(t *testing.T) {
 		if strings.Join(got, "/") != want {
 			t.Errorf("%q: %q, want %q", line, strings.Join(got, "/"), want)
 		}
+	}
+}
+
+// Every setup and client has a skill, and the top one's table leads to all.
+func TestSkillsCheckWantsOneForEachSetupAndClient(t *testing.T) {
+	root := skillsIn(t)
+	for name, text := range map[string]string{
+		"setups/one/one.go":        "package one\n\nfunc (Setup) Name() string { return \"one\" }\n",
+		"setups/none/none.go":      "package none\n",
+		"clients/kcat/run.sh":      "",
+		"go.mod":                   "module example.com/small-ister\n",
+		skillFile:                  "---\nname: small-ister\ndescription: All. Use it.\n---\n" + blockBegin(topBlock) + "\n" + blockEnd(topBlock) + "\n",
+		"scenarios/a/" + skillFile: "---\nname: a\ndescription: Do a thing. Use it.\n---\n",
+	} {
+		file := filepath.Join(root, name)
+		if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	code, out, _ := scenario(t, fakecluster.Setup{}, "skills", "check", "--root", root)
+	for _, want := range []string{"setups/one:1:1: there is no SKILL.md in it", "clients/kcat:1:1: there is no SKILL.md in it", "SKILL.md:6:1: a generated block is not what it is made from now: want | What | Skill |"} {
+		if code != 2 || !strings.Contains(out, want) {
+			t.Errorf("exit %d, want %s\n%s", code, want, out)
+		}
+	}
+	if strings.Contains(out, "setups/none") {
+		t.Errorf("no setup is wanted to have a skill:\n%s", out)
+	}
+	if code, out, _ = scenario(t, fakecluster.Setup{}, "skills", "gen", "--root", root); code != 0 || out != "SKILL.md\n" {
+		t.Errorf("gen: exit %d, %s", code, out)
+	}
+	text, err := os.ReadFile(filepath.Join(root, skillFile))
+	if want := "| Do a thing | `scenarios/a/SKILL.md` |\n| Something small | `small/SKILL.md` |\n"; err != nil || !strings.Contains(string(text), want) {
+		t.Errorf("%v, want %s in\n%s", err, want, text)
 	}
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"context"
+	"os"
 	"strings"
 	"testing"
 )
@@ -42,5 +43,34 @@ func TestVersionPrintsOneLine(t *testing.T) {
 	var out, errOut bytes.Buffer
 	if status := run(context.Background(), []string{"version"}, &out, &errOut); status != 0 || strings.Count(out.String(), "\n") != 1 {
 		t.Fatalf("status %d: %q", status, out.String())
+	}
+}
+
+// Only this binary has every command that skills name.
+func TestSkillsOfTheRepositoryNameWhatThereIs(t *testing.T) {
+	var out, errOut bytes.Buffer
+	if status := run(context.Background(), []string{"scenario", "skills", "check", "--root", "../.."}, &out, &errOut); status != 0 {
+		t.Errorf("status %d:\n%s%s", status, out.String(), errOut.String())
+	}
+}
+
+func TestSkillsAreCheckedAgainstTheWholeBinary(t *testing.T) {
+	root := t.TempDir()
+	text := "---\nname: a\ndescription: A. Use it.\n---\n```bash\nister health --redy\nister broker --data-dri d1\nister mcp --htpp 1\nister health extra\n```\nCall `cluster_stats`.\n"
+	if err := os.Mkdir(root+"/a", 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(root+"/a/SKILL.md", []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	var out, errOut bytes.Buffer
+	status := run(context.Background(), []string{"scenario", "skills", "check", "--root", root}, &out, &errOut)
+	for _, want := range []string{
+		"a/SKILL.md:6:1: `ister health` has no flag --redy", "a/SKILL.md:7:1: `ister broker` has no flag --data-dri", "a/SKILL.md:8:1: `ister mcp` has no flag --htpp",
+		"a/SKILL.md:9:1: unknown command", "a/SKILL.md:11:1: there is no MCP tool cluster_stats (did you mean cluster_status?)",
+	} {
+		if status != 2 || !strings.Contains(out.String(), want) {
+			t.Errorf("status %d, want %s in\n%s", status, want, out.String())
+		}
 	}
 }

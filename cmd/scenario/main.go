@@ -7,13 +7,21 @@ import (
 	"os/signal"
 	"syscall"
 
+	"github.com/spf13/cobra"
+
 	"github.com/ister-mq/ister/mcp"
 	"github.com/ister-mq/ister/scenarios"
 )
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := scenarios.Main(ctx, os.Args[1:], os.Stdout, os.Stderr, mcp.NewCommand(scenarios.Files()))
+	code := scenarios.Main(ctx, os.Args[1:], os.Stdout, os.Stderr, scenarios.Mounted{Further: []*cobra.Command{mcp.NewCommand(scenarios.Files())}, Binary: newCommand})
 	stop()
 	os.Exit(code)
+}
+
+func newCommand() *cobra.Command {
+	root := scenarios.NewCommand()
+	root.AddCommand(mcp.NewCommand(scenarios.Files()))
+	return root
 }

@@ -44,7 +44,7 @@ var layers = [][]string{
 	{"broker/internal/node", "broker/internal/sim"},
 	{"broker", "broker/internal/sim/cmd"},
 	// tools, through the admin API and Kafka clients only
-	{"admin/client", "scenarios/internal/spec", "scenarios/internal/verdict", "setups/internal/build"},
+	{"admin/client", "scenarios/internal/spec", "scenarios/internal/byhand", "scenarios/internal/verdict", "setups/internal/build"},
 	{"setups/process"},
 	{"setups/internal/docker"},
 	{"admin/cli", "scenarios/internal/load", "scenarios/internal/report", "setups/fault", "setups/attach"},

@@ -1,0 +1,153 @@
+package byhand
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+)
+
+// driver is the shell's program: it takes a file for the output and a command,
+// both ended by a zero byte, and answers with the exit status. Commands share
+// the shell, and so variables, jobs and the directory. They do not inherit the
+// two pipes, or the shell would not see that its user is gone.
+const driver = `
+while IFS= read -r -d '' ister_out <&3 && IFS= read -r -d '' ister_line <&3; do
+  eval "$ister_line" </dev/null >"$ister_out" 2>&1 3<&- 4>&-
+  printf '%s\n' "$?" >&4
+done`
+
+// apartDriver first brings up the shell's own loopback interface and process
+// table, and says so.
+const apartDriver = `
+if problem=$( { mount --make-rprivate / && mount -t proc proc /proc && ip link set lo up; } 2>&1 ); then
+  printf 'apart\n' >&4
+else
+  printf '%s\n' "${problem//$'\n'/; }" >&4
+  exit 1
+fi
+set -m` + driver
+
+// errEnded is a shell that ended by itself.
+var errEnded = errors.New("the shell ended: a command of the line ends it (exit, exec)")
+
+// endFor bounds how long the processes of a shell may take to be gone.
+const endFor = 10 * time.Second
+
+// shell is a bash that runs line after line.
+type shell struct {
+	cmd      *exec.Cmd
+	commands io.WriteCloser
+	statuses *bufio.Reader
+	answers  chan answer
+	gone     chan struct{} // closed once the process has been waited for
+	apart    bool
+	once     sync.Once
+}
+
+type answer struct {
+	status int
+	err    error
+}
+
+// startShell starts a shell in a directory. How says what is its own.
+func startShell(dir string, env []string, how separation) (*shell, error) {
+	taken, give, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make a pipe: %w", err)
+	}
+	heard, tell, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make a pipe: %w", err)
+	}
+	program := driver
+	if how != together {
+		program = apartDriver
+	}
+	if how == processes {
+		program = strings.Replace(program, " && ip link set lo up", "", 1)
+	}
+	s := &shell{commands: give, statuses: bufio.NewReader(heard), answers: make(chan answer), gone: make(chan struct{}), apart: how != together}
+	s.cmd = exec.Command("bash", "--noprofile", "--norc", "-c", program)
+	s.cmd.Dir, s.cmd.Env, s.cmd.ExtraFiles = dir, env, []*os.File{taken, tell}
+	s.cmd.SysProcAttr = attributes(how)
+	started := make(chan error)
+	go func() {
+		// The shell dies with the thread that started it, so that nothing is left
+		// when this process is killed: the thread has to stay as long as the shell.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := s.cmd.Start()
+		taken.Close()
+		tell.Close()
+		started <- err
+		if err == nil {
+			_ = s.cmd.Wait() // ended by end, whatever its status
+		}
+		close(s.gone)
+	}()
+	if err := <-started; err != nil {
+		give.Close()
+		heard.Close()
+		return nil, fmt.Errorf("start a shell: %w", err)
+	}
+	if s.apart {
+		if line, _ := s.statuses.ReadString('\n'); line != "apart\n" {
+			s.end()
+			return nil, fmt.Errorf("set up a network of its own: %s", strings.TrimSpace(line))
+		}
+	}
+	go s.listen()
+	return s, nil
+}
+
+// listen hands on exit statuses, and ends with the shell.
+func (s *shell) listen() {
+	for {
+		line, err := s.statuses.ReadString('\n')
+		a := answer{err: errEnded}
+		if err == nil {
+			if a.status, a.err = strconv.Atoi(strings.TrimSpace(line)); a.err != nil {
+				a.err = fmt.Errorf("the shell answered %q", line)
+			}
+		}
+		select {
+		case s.answers <- a:
+		case <-s.gone:
+			return
+		}
+		if err != nil {
+			return
+		}
+	}
+}
+
+// do runs a command, whose output goes to a file. After an error the shell is of
+// no more use.
+func (s *shell) do(ctx context.Context, command, file string) (status int, err error) {
+	if _, err := io.WriteString(s.commands, file+"\x00"+command+"\x00"); err != nil {
+		return 0, errEnded
+	}
+	select {
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case a := <-s.answers:
+		return a.status, a.err
+	}
+}
+
+// end ends the shell and everything that it started.
+func (s *shell) end() {
+	s.once.Do(func() {
+		s.commands.Close()
+		killAll(s.cmd.Process, s.apart, s.gone)
+	})
+}

@@ -175,22 +175,38 @@ func printJSON(out io.Writer, value any) error {
 
 // display makes the display for out: on a terminal, lines that are replaced.
 func (c *common) display(out io.Writer, progress string, quiet bool) (report.Display, error) {
-	live := false
+	terminal := false
 	if file, ok := out.(*os.File); ok {
-		live = term.IsTerminal(int(file.Fd()))
+		terminal = term.IsTerminal(int(file.Fd())) && os.Getenv("TERM") != "dumb"
 	}
 	switch progress {
 	case "auto":
 	case "tty":
-		live = true
+		terminal = true
 	case "plain":
-		live = false
+		terminal = false
 	case "ndjson":
 		return report.NDJSON{Out: out}, nil
 	default:
 		return nil, &usageError{fmt.Errorf("--progress %s is not known", progress), "auto, tty, plain or ndjson"}
 	}
-	return report.NewTerminal(out, live, live && !c.noColor && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb", quiet), nil
+	return report.NewTerminal(out, terminal, terminal && c.colors(), quiet), nil
+}
+
+// view makes the display of a command that follows one run to its end: on a
+// terminal that has colours, or with --progress tty, a screen that is drawn again.
+func (c *common) view(out io.Writer, progress string, quiet bool) (report.Display, error) {
+	file, ok := out.(*os.File)
+	able := ok && term.IsTerminal(int(file.Fd())) && c.colors()
+	if !quiet && (progress == "auto" && able || progress == "tty") {
+		return report.NewLive(out, c.colors()), nil
+	}
+	return c.display(out, progress, quiet)
+}
+
+// colors reports that nobody asked for none.
+func (c *common) colors() bool {
+	return !c.noColor && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
 // setupOf finds a setup that the scenario allows. An empty name takes its first.

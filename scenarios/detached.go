@@ -156,10 +156,11 @@ func (c *common) watchCommand() *cobra.Command {
 			if err != nil {
 				return &usageError{err: err}
 			}
-			show, err := c.display(c.progressOut(cmd), progress, false)
+			show, err := c.view(c.progressOut(cmd), progress, false)
 			if err != nil {
 				return err
 			}
+			defer show.Close() // before an error is printed
 			record, err := run.Follow(cmd.Context(), dir, show, nil)
 			return c.followed(cmd, show, record, err)
 		},

@@ -116,10 +116,11 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 	if f.seed == 0 {
 		f.seed = 1 + rand.Int64N(1_000_000)
 	}
-	show, err := c.display(c.progressOut(cmd), f.progress, f.quiet)
+	show, err := c.view(c.progressOut(cmd), f.progress, f.quiet)
 	if err != nil {
 		return err
 	}
+	defer show.Close() // before an error is printed
 	begun := func(string, string) {}
 	if f.supervisor {
 		begun = announce

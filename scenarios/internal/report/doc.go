@@ -10,6 +10,8 @@
 //	event.go     Event, and the file of events
 //	sample.go    Sample: a look at the cluster and its clients
 //	terminal.go  progress and tables on a terminal
+//	view.go      View: what the live view shows, as lines
+//	live.go      Live: the view on a terminal
 //	html.go      report.html, from page.tmpl
 //	charts.go    plots over time, bars
 //	traffic.go   what clients saw: over the run, and around each disturbance

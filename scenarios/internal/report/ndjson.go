@@ -9,6 +9,8 @@ import (
 type Display interface {
 	Sink
 	Summary(*Run)
+	// Close ends the display where no summary does. It may be called again.
+	Close()
 }
 
 // NDJSON shows a run as the lines of its events.ndjson.
@@ -23,3 +25,6 @@ func (n NDJSON) Event(e Event) {
 
 // Summary implements Display: the last event has the verdict.
 func (NDJSON) Summary(*Run) {}
+
+// Close implements Display.
+func (NDJSON) Close() {}

@@ -137,6 +137,9 @@ func wrap(text string, width int) []string {
 	return lines
 }
 
+// Close implements Display: there is nothing to end.
+func (t *Terminal) Close() {}
+
 // Summary writes the tables of a finished run and its last lines.
 func (t *Terminal) Summary(r *Run) {
 	t.line("")

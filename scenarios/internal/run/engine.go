@@ -270,7 +270,7 @@ func (e *engine) plannedTopics() []string {
 // prepare makes the cluster ready to be started.
 func (e *engine) prepare(ctx context.Context) bool {
 	s := e.options.Scenario
-	e.log.Add(report.Event{Kind: report.RunStarted, Text: fmt.Sprintf("%s: run %s, seed %d", s.ID, e.record.ID, e.options.Seed)})
+	e.log.Add(report.Event{Kind: report.RunStarted, Text: fmt.Sprintf("%s: run %s, seed %d, setup %s", s.ID, e.record.ID, e.options.Seed, e.options.Setup.Name())})
 	cluster, err := e.options.Setup.New(ctx, setups.Options{
 		Dir: e.dir, CacheDir: filepath.Join(e.options.RunsDir, cacheName), Binary: e.options.Binary,
 		Say: func(text string) { e.log.Add(report.Event{Kind: report.StepSays, Text: text}) },

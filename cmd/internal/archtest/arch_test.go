@@ -55,7 +55,7 @@ var layers = [][]string{
 	{"scenarios", "scenarios/internal/fakecluster"},
 	{"scenarios/scenariotest"},
 	{"mcp"},
-	{"cmd/ister", "cmd/scenario"},
+	{"cmd/ister", "cmd/scenario", "clients/go"},
 	{"cmd/internal/archtest", "cmd/internal/bench"},
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"flag"
+	"html"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -272,7 +273,51 @@ func TestVerdictsAndExitCodes(t *testing.T) {
 			if !stepRan(r, "last") {
 				t.Error("always did not run")
 			}
+			checkTold(t, r)
 		})
+	}
+}
+
+// checkTold looks for every failure in every report, and whether the reports can
+// be made again from the evidence.
+func checkTold(t *testing.T, r *report.Run) {
+	t.Helper()
+	words := func(text string) string { return strings.Join(strings.Fields(html.UnescapeString(text)), " ") }
+	files := map[string]string{"html": "report.html", "md": "summary.md", "junit": "junit.xml", "json": "run.json", "text": ""}
+	for format, file := range files {
+		code, out, errOut := scenario(t, fakecluster.Setup{}, "report", "--runs-dir", filepath.Dir(r.Directory), "last", "--format", format)
+		if code != 0 {
+			t.Fatalf("%s: exit %d: %s", format, code, errOut)
+		}
+		if file != "" {
+			if data, err := os.ReadFile(filepath.Join(r.Directory, file)); err != nil || string(data) != out {
+				t.Errorf("%s is not what is in %s: %v", format, file, err)
+			}
+		}
+		for _, f := range r.Failures {
+			if f.Expected == "" || f.Observed == "" || f.Repro == "" || len(f.Evidence) == 0 {
+				t.Errorf("failure %+v", f)
+			}
+			told := []string{f.Repro}
+			if format != "junit" { // in its own words
+				told = append(told, f.Expected, strings.Fields(f.Observed)[0])
+			}
+			for _, want := range told {
+				if format != "json" && !strings.Contains(words(out), words(want)) {
+					t.Errorf("%s does not tell %q", format, want)
+				}
+			}
+		}
+		if format == "junit" && (r.ExitCode != 0) != strings.Contains(out, "repro: ") {
+			t.Errorf("exit code %d, and junit:\n%s", r.ExitCode, out)
+		}
+	}
+	code, out, errOut := scenario(t, fakecluster.Setup{}, "report", "--runs-dir", filepath.Dir(r.Directory), "last", "--report", "html,junit")
+	if code != 0 || !strings.Contains(out, "report.html") {
+		t.Errorf("made again: exit %d: %s%s", code, out, errOut)
+	}
+	if r.Verdict != report.Environment { // then no broker left a log
+		checkEvidence(t, r.Directory)
 	}
 }
 

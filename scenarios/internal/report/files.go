@@ -74,16 +74,26 @@ func JUnit(r *Run) ([]byte, error) {
 		if g.Status == CheckPass {
 			continue
 		}
-		suite.Cases = append(suite.Cases, junitCase{Class: r.Scenario + "." + g.Aspect, Name: "guard " + g.ID + ": " + g.Title, Time: "0", Error: &junitProblem{
-			"inconclusive", fmt.Sprintf("%s is %s, want %s %s: the run did not test what it was meant to", g.Metric, g.Observed, g.Op, g.Expected), "evidence: " + g.Evidence,
-		}})
-		suite.Errors++
+		suite.broken(r, g.Aspect, "guard "+g.ID+": "+g.Title, 0, junitProblem{
+			"inconclusive", fmt.Sprintf("%s is %s, want %s %s: the run did not test what it was meant to", g.Metric, g.Observed, g.Op, g.Expected), "evidence: " + g.Evidence + "\nrepro: " + r.Repro,
+		})
 	}
 	for _, s := range r.Steps {
 		if s.Status == StepFailed {
-			suite.Cases = append(suite.Cases, junitCase{Class: r.Scenario + "." + s.Stage, Name: "step " + s.ID, Time: seconds(s.TookMS), Error: &junitProblem{"step", firstLine(s.Error), s.Error}})
-			suite.Errors++
+			suite.broken(r, s.Stage, "step "+s.ID, s.TookMS, junitProblem{"step", firstLine(s.Error), s.Error + "\nevidence: " + strings.Join(evidenceOf(r, s), ", ") + "\nrepro: " + r.Repro})
 		}
+	}
+	// What did not pass must not look as if it had: a machine that could not run it,
+	// an interrupt, and what the cleanup left are no criteria.
+	if r.Exit() != ExitPass && suite.Failures+suite.Errors == 0 {
+		problem := junitProblem{string(r.Verdict), fmt.Sprintf("exit code %d", r.Exit()), "repro: " + r.Repro}
+		if len(r.Leftovers) > 0 {
+			problem.Message = "left behind: " + strings.Join(r.Leftovers, ", ")
+		}
+		if len(r.Failures) > 0 {
+			problem.Message, problem.Text = r.Failures[0].Message, strings.Join(r.Failures[0].Lines(), "\n")
+		}
+		suite.broken(r, "run", "run", r.TookMS, problem)
 	}
 	suite.Tests = len(suite.Cases)
 	all := junitSuites{Tests: suite.Tests, Failures: suite.Failures, Errors: suite.Errors, Time: suite.Time, Suites: []junitSuite{suite}}
@@ -92,6 +102,22 @@ func JUnit(r *Run) ([]byte, error) {
 		return nil, fmt.Errorf("render junit: %w", err)
 	}
 	return append([]byte(xml.Header), append(data, '\n')...), nil
+}
+
+// broken adds a case that is an error.
+func (s *junitSuite) broken(r *Run, class, name string, tookMS int64, problem junitProblem) {
+	s.Cases = append(s.Cases, junitCase{Class: r.Scenario + "." + class, Name: name, Time: seconds(tookMS), Error: &problem})
+	s.Errors++
+}
+
+// evidenceOf is where to look after a step that failed.
+func evidenceOf(r *Run, s Step) []string {
+	for _, f := range r.Failures {
+		if strings.HasPrefix(f.Message, "step "+s.ID+" ") {
+			return f.Evidence
+		}
+	}
+	return []string{r.Directory}
 }
 
 func seconds(ms int64) string { return fmt.Sprintf("%.3f", float64(ms)/1000) }

@@ -239,10 +239,22 @@ func (r *Run) took() string {
 func (f Failure) Lines() []string {
 	lines := wrap("FAIL "+f.Message, Width)
 	if f.Expected != "" {
-		lines = append(lines, "     expected "+clip(f.Expected, Width-14), "     observed "+clip(f.Observed, Width-14))
+		lines = append(append(lines, labelled("expected", f.Expected)...), labelled("observed", f.Observed)...)
 	}
 	for _, file := range f.Evidence {
 		lines = append(lines, "     evidence "+file)
 	}
 	return append(lines, "     repro    "+f.Repro)
+}
+
+// labelled is text beside a label, on as many lines as it takes.
+func labelled(label, text string) []string {
+	var lines []string
+	for i, l := range wrap(text, Width-14) {
+		if i > 0 {
+			label = ""
+		}
+		lines = append(lines, "     "+pad(label, 8)+" "+l)
+	}
+	return lines
 }

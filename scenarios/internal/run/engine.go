@@ -279,10 +279,8 @@ func (e *engine) prepare(ctx context.Context) bool {
 		return e.unfit(fmt.Errorf("setup %s: %w", e.options.Setup.Name(), err))
 	}
 	if err := e.limit(cluster); err != nil {
-		e.failed, e.envErr = true, true
-		e.record.Failures = append(e.record.Failures, report.Failure{Message: err.Error(), Evidence: []string{filepath.Join(e.dir, "events.ndjson")}, Repro: e.record.Repro})
 		e.record.Leftovers = append(e.record.Leftovers, cluster.Close(context.WithoutCancel(ctx))...)
-		return false
+		return e.unfit(err)
 	}
 	e.record.Versions["broker"], e.record.Versions["broker_sha256"] = cluster.Binary()
 	recorder := history.NewRecorder()
@@ -301,7 +299,10 @@ func (e *engine) prepare(ctx context.Context) bool {
 // unfit notes that the environment cannot run this.
 func (e *engine) unfit(err error) bool {
 	e.failed, e.envErr = true, true
-	e.record.Failures = append(e.record.Failures, report.Failure{Message: err.Error(), Evidence: []string{filepath.Join(e.dir, EventsFile)}, Repro: e.record.Repro})
+	e.record.Failures = append(e.record.Failures, report.Failure{
+		Message: err.Error(), Expected: "a machine on which setup " + e.options.Setup.Name() + " works: see scenario doctor", Observed: err.Error(),
+		Evidence: []string{filepath.Join(e.dir, EventsFile)}, Repro: e.record.Repro,
+	})
 	return false
 }
 
@@ -352,7 +353,10 @@ func (e *engine) stepList(ctx context.Context, stage string, steps []*spec.Step)
 		}
 		if e.options.Until == step.ID {
 			e.cut = true
-			e.record.Failures = append(e.record.Failures, report.Failure{Message: "the run ended after step " + step.ID + ", as --until asked", Evidence: e.evidence(), Repro: e.record.Repro})
+			e.record.Failures = append(e.record.Failures, report.Failure{
+				Message: "the run ended after step " + step.ID + ", as --until asked", Expected: "every step of the run", Observed: fmt.Sprintf("%d steps left", len(e.left)),
+				Evidence: e.evidence(), Repro: e.record.Repro,
+			})
 			return false
 		}
 	}
@@ -366,9 +370,7 @@ func (e *engine) attempt(ctx context.Context, stage string, step *spec.Step) (ok
 	if err == nil {
 		return true, false
 	}
-	e.record.Failures = append(e.record.Failures, report.Failure{
-		Message: fmt.Sprintf("step %s (%s): %v", step.ID, step.Use, err), Evidence: e.evidence(), Repro: e.record.Repro,
-	})
+	e.record.Failures = append(e.record.Failures, e.failureOf(step, err))
 	if e.mode != PauseNever && ctx.Err() == nil {
 		order, pauseErr := e.pauseAt(ctx, step, report.Pause{Failed: true, Stage: stage, Message: fmt.Sprintf("step %s failed: %v", step.ID, err)})
 		if pauseErr == nil && order.Do == doStep {
@@ -465,7 +467,7 @@ func (e *engine) finish(ctx context.Context, judged report.Verdict) error {
 		case cause != nil && !errors.Is(cause, context.Canceled):
 			message = cause.Error()
 		}
-		r.Failures = []report.Failure{{Message: message, Evidence: e.evidence(), Repro: r.Repro}}
+		r.Failures = []report.Failure{{Message: message, Expected: "the run at its end", Observed: fmt.Sprintf("ended with %d steps left", len(e.left)), Evidence: e.evidence(), Repro: r.Repro}}
 	}
 	r.ExitCode = r.Exit()
 	e.log.Add(report.Event{Kind: report.RunEnded, Text: string(judged)})

@@ -191,7 +191,9 @@ func settle(dir string) error {
 	if abandoned {
 		r.Verdict, r.EndedAt = report.Interrupted, lastWord(dir, r.StartedAt)
 		r.TookMS = r.EndedAt.Sub(r.StartedAt).Milliseconds()
-		r.Failures = append(r.Failures, report.Failure{Message: "the runner ended without finishing the run", Evidence: []string{filepath.Join(dir, EventsFile)}, Repro: r.Repro})
+		r.Failures = append(r.Failures, report.Failure{
+			Message: "the runner ended without finishing the run", Expected: "a verdict", Observed: "a runner that is gone", Evidence: []string{filepath.Join(dir, EventsFile)}, Repro: r.Repro,
+		})
 	}
 	r.ExitCode = r.Exit()
 	if abandoned {

@@ -127,6 +127,37 @@ func because(ctx context.Context, err error) error {
 	return fmt.Errorf("%w (%w)", err, cause)
 }
 
+// unmet: a step's condition did not come to hold.
+type unmet struct {
+	expected, last, after string
+	cause                 error // nil: its time was up
+}
+
+// Error implements error.
+func (u *unmet) Error() string {
+	text := fmt.Sprintf("expected %s, last value %s, %s", u.expected, u.last, u.after)
+	if u.cause != nil {
+		text += ": " + u.cause.Error()
+	}
+	return text
+}
+
+// Unwrap gives the cause.
+func (u *unmet) Unwrap() error { return u.cause }
+
+// failureOf tells a step that failed as what was expected and what was observed.
+func (e *engine) failureOf(s *spec.Step, err error) report.Failure {
+	f := report.Failure{
+		Message: fmt.Sprintf("step %s (%s): %v", s.ID, s.Use, err), Expected: fmt.Sprintf("the step done within %s", s.Timeout), Observed: short(err.Error()),
+		Evidence: e.evidence(), Repro: e.record.Repro,
+	}
+	var condition *unmet
+	if errors.As(err, &condition) {
+		f.Expected, f.Observed = condition.expected, condition.last+" "+condition.after
+	}
+	return f
+}
+
 // until repeats the read until the condition held so many times in a row. A look
 // that fails counts as one that does not hold.
 func (e *engine) until(ctx context.Context, u *spec.Until, call *verb.Call, out map[string]any, err error, attempts *int) (map[string]any, error) {
@@ -155,9 +186,9 @@ func (e *engine) until(ctx context.Context, u *spec.Until, call *verb.Call, out 
 		select {
 		case <-ticker.C:
 		case <-deadline.C:
-			return out, fmt.Errorf("expected %s %s %s, last value %s, after %d attempts in %.1f s", u.Path, u.Op, expected, last, *attempts, time.Since(began).Seconds())
+			return out, &unmet{fmt.Sprintf("%s %s %s", u.Path, u.Op, expected), last, fmt.Sprintf("after %d attempts in %.1f s", *attempts, time.Since(began).Seconds()), nil}
 		case <-ctx.Done():
-			return out, fmt.Errorf("expected %s %s %s, last value %s, after %d attempts: %w", u.Path, u.Op, expected, last, *attempts, ctx.Err())
+			return out, &unmet{fmt.Sprintf("%s %s %s", u.Path, u.Op, expected), last, fmt.Sprintf("after %d attempts", *attempts), ctx.Err()}
 		}
 		*attempts++
 		var polled map[string]any

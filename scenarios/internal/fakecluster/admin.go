@@ -134,7 +134,7 @@ func (a *api) ListBrokers(context.Context, *adminv1.ListBrokersRequest) (*adminv
 	out := &adminv1.ListBrokersResponse{}
 	for _, n := range a.c.nodes {
 		if n.id != 0 && !a.c.tombstones[n.id] {
-			out.Brokers = append(out.Brokers, &adminv1.Broker{BrokerId: n.id, State: n.state, Fenced: !n.Running, Controller: n.id == a.c.controller})
+			out.Brokers = append(out.Brokers, &adminv1.Broker{BrokerId: n.id, Incarnation: n.Name, State: n.state, Fenced: !n.Running, Controller: n.id == a.c.controller})
 		}
 	}
 	return out, nil

@@ -158,7 +158,11 @@ func (c *cluster) add() (*node, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	name := fmt.Sprintf("b%d", len(c.nodes)+1)
-	n := &node{Broker: setups.Broker{Name: name, LogFile: filepath.Join("brokers", name, "log")}}
+	ports, err := setups.FreePorts(1) // known before the node is admitted
+	if err != nil {
+		return nil, err
+	}
+	n := &node{Broker: setups.Broker{Name: name, Kafka: net.JoinHostPort("127.0.0.1", strconv.Itoa(ports[0])), LogFile: filepath.Join("brokers", name, "log")}, port: ports[0]}
 	if err := os.MkdirAll(filepath.Join(c.dir, "brokers", name), 0o755); err != nil {
 		return nil, err
 	}
@@ -184,7 +188,17 @@ func (c *cluster) serve(n *node) error {
 	mux.HandleFunc("/ister/node", func(w http.ResponseWriter, _ *http.Request) {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		_ = json.NewEncoder(w).Encode(map[string]any{"node_id": n.id})
+		state := "member"
+		switch {
+		case n.id == 0:
+			state = "fresh"
+		case c.tombstones[n.id]:
+			state = "removed"
+		}
+		_ = json.NewEncoder(w).Encode(map[string]any{
+			"node_id": n.id, "cluster": "fake", "incarnation": n.Name, "state": state, "version": "fake",
+			"endpoints": map[string]string{"kafka": n.Kafka, "admin": n.Admin},
+		})
 	})
 	address := n.Admin
 	if address == "" {
@@ -310,6 +324,10 @@ func (c *cluster) active() []int32 {
 func (c *cluster) settle() error {
 	c.placement++
 	for _, t := range c.sorted() {
+		if c.kafka.TopicInfo(t.kafka) == nil { // deleted by way of Kafka
+			delete(c.topics, t.name)
+			continue
+		}
 		for _, r := range t.replicas {
 			if !c.alive(t.leader) && c.alive(r) {
 				t.leader, t.epoch = r, t.epoch+1

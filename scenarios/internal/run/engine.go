@@ -386,7 +386,15 @@ func (e *engine) attempt(ctx context.Context, stage string, step *spec.Step) (ok
 
 // evidence is where to look after a failed step.
 func (e *engine) evidence() []string {
-	return []string{filepath.Join(e.dir, "events.ndjson"), filepath.Join(e.dir, "brokers")}
+	files := []string{filepath.Join(e.dir, EventsFile)}
+	// What brokers wrote, and what commands did that a run called, where there are.
+	for _, name := range []string{"brokers", "broker-command", "hand"} {
+		path := filepath.Join(e.dir, name)
+		if _, err := os.Stat(path); err == nil {
+			files = append(files, path)
+		}
+	}
+	return files
 }
 
 // aftermath runs on_failure and always, saves the history, and ends the cluster.

@@ -14,6 +14,7 @@
 //	broker.go   broker.*, brokers.*: processes, draining, balance
 //	topic.go    topic.*
 //	kafka.go    topics and brokers of a cluster without the admin API
+//	hand.go     hand.run: a command of the cluster's own tools
 //	load.go     load.*: traffic, and its verdict
 //	fault.go    network.*, disk.*, freezing of brokers, broker.pick
 //	epochs.go   epochs.*: who leads, as every broker tells it

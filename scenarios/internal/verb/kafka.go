@@ -30,7 +30,9 @@ func (e *Env) kafkaOnly() bool {
 
 // kafkaAdmin is a client of the Kafka protocol's own administration; close it.
 func (e *Env) kafkaAdmin() (*kadm.Client, error) {
-	c, err := kgo.NewClient(kgo.SeedBrokers(e.bootstrap()...), kgo.ClientID("ister-scenario"))
+	// The client keeps what it knows of topics for its minimum age, which has to be
+	// less than the pace of looks.
+	c, err := kgo.NewClient(kgo.SeedBrokers(e.bootstrap()...), kgo.ClientID("ister-scenario"), kgo.MetadataMinAge(lookEvery))
 	if err != nil {
 		return nil, fmt.Errorf("bootstrap addresses: %w", err)
 	}

@@ -55,6 +55,8 @@ type Pause struct {
 	Command   string   `json:"command,omitempty"`
 	Bootstrap []string `json:"bootstrap,omitempty"` // Kafka addresses of the brokers that run
 	Admin     []string `json:"admin,omitempty"`     // their admin endpoints
+	Evidence  []string `json:"evidence,omitempty"`  // where to look after a failure
+	Repro     string   `json:"repro,omitempty"`     // the run again, after a failure
 	Next      []Way    `json:"next"`
 }
 
@@ -73,6 +75,12 @@ func (p Pause) Lines() []string {
 	}
 	if len(p.Bootstrap) > 0 {
 		lines = append(lines, "       bootstrap "+strings.Join(p.Bootstrap, ","), "       admin     "+strings.Join(p.Admin, ","))
+	}
+	for _, file := range p.Evidence {
+		lines = append(lines, "       evidence  "+file)
+	}
+	if p.Repro != "" {
+		lines = append(lines, "       repro     "+p.Repro)
 	}
 	for _, way := range p.Next {
 		lines = append(lines, fmt.Sprintf("       %s  # %s", way.Command, way.Why))

@@ -166,6 +166,9 @@ func (e *engine) pause(ctx context.Context, p report.Pause) (Order, error) {
 			}
 		}
 	}
+	if p.Failed {
+		p.Evidence, p.Repro = e.evidence(), e.record.Repro
+	}
 	id := e.record.ID
 	again := "do the next step"
 	if p.Failed && p.Step != "" {

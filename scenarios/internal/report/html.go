@@ -29,8 +29,11 @@ var pageTemplate = template.Must(template.New("report").Parse(pageText))
 
 // page is what the HTML report shows.
 type page struct {
-	Run      *Run
-	Good     bool
+	Run  *Run
+	Good bool
+	// Contradicted: the record says pass, and the history holds violations.
+	Contradicted bool
+
 	Started  string
 	Took     string
 	Tiles    []tile
@@ -111,6 +114,9 @@ func HTML(r *Run, h *history.History, events []Event) ([]byte, error) {
 	p.Leaders, p.Replicas, p.Moves = overTime(r, samples, marksOf(p.Disturbed))
 	if p.Leaders == "" {
 		p.Unsampled = whyUnsampled(samples)
+	}
+	if p.Contradicted = p.Good && len(p.Excerpts) > 0; p.Contradicted {
+		p.Good = false
 	}
 	p.steps(r)
 	p.Tiles = tiles(r, h, &p)

@@ -128,7 +128,7 @@ func TestHTMLShowsALostRecord(t *testing.T) {
 	if !strings.Contains(text, `<tr class="subject">`) {
 		t.Error("the record's own lines are not marked")
 	}
-	for _, want := range []string{"acked_lost: " + uid, "no record here", "send by move", "ok after", "delivered to"} {
+	for _, want := range []string{"acked_lost: " + uid, "no record here", "The record says pass, but", "send by move", "ok after", "delivered to"} {
 		if !strings.Contains(text, html.EscapeString(want)) {
 			t.Errorf("%q is not there", want)
 		}

@@ -20,6 +20,7 @@
 //	schema.go    the JSON Schema of scenario files
 //	skills.go    skills gen, skills check
 //	skills_tree.go      coverage, links, names of MCP tools, by-hand blocks
+//	skills_install.go   skills install, links for agents
 //	skills_try.go       skills try: what is typed by hand
 //	skills_blocks.go    the generated blocks of a scenario's skill
 //	skills_commands.go  commands in skills, against the command trees

@@ -36,12 +36,12 @@ const (
 func (c *common) skillsCommand() *cobra.Command {
 	var root string
 	cmd := &cobra.Command{
-		Use: "skills", Short: "Generate, check and try skills (SKILL.md files)",
+		Use: "skills", Short: "Generate, check, try and install skills (SKILL.md files)",
 		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&root, "root", ".", "top directory of the source tree")
 	gen := &cobra.Command{
-		Use: "gen", Short: "Write the generated blocks: of each scenario's skill, and of the top one", Args: exactly(),
+		Use: "gen", Short: "Write the generated blocks: of each scenario's skill, and of the top one; and the links by which agents find skills", Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			tree, err := readSkills(root)
 			if err != nil {
@@ -59,6 +59,13 @@ func (c *common) skillsCommand() *cobra.Command {
 					return &exitError{code: report.ExitEnvironment, err: fmt.Errorf("write skill: %w", err)}
 				}
 				fmt.Fprintln(cmd.OutOrStdout(), s.file)
+			}
+			links, err := tree.writeLinks()
+			if err != nil {
+				return environment(fmt.Errorf("write link: %w", err))
+			}
+			for _, link := range links {
+				fmt.Fprintln(cmd.OutOrStdout(), link)
 			}
 			return nil
 		},
@@ -102,7 +109,7 @@ Exit codes: 0 nothing found, 2 something was found.`,
 			return nil
 		},
 	}
-	cmd.AddCommand(gen, check, c.trySkillsCommand(&root))
+	cmd.AddCommand(gen, check, c.trySkillsCommand(&root), installSkillsCommand())
 	return cmd
 }
 
@@ -124,6 +131,8 @@ type skillTree struct {
 	tools   map[string]bool // of MCP, and steps of scenarios
 	groups  map[string]bool // first words of tools
 	steps   map[string]bool // what the tools of a scenario's steps begin with
+	root    string
+	linked  []string // what is in .agents/skills
 	exists  func(string) bool
 	binary  func() *cobra.Command // makes the whole command tree; nil when it is not known
 }
@@ -137,8 +146,12 @@ var (
 // passed over.
 func readSkills(root string) (*skillTree, error) {
 	files := os.DirFS(root)
-	tree := &skillTree{exists: func(name string) bool { _, err := fs.Stat(files, name); return err == nil }}
+	tree := &skillTree{root: root, exists: func(name string) bool { _, err := fs.Stat(files, name); return err == nil }}
 	tree.findDirectories(files)
+	entries, _ := fs.ReadDir(files, agentSkills) // none: nothing is linked
+	for _, e := range entries {
+		tree.linked = append(tree.linked, e.Name())
+	}
 	err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -216,7 +229,7 @@ func readSkill(files fs.FS, name string) (skill, spec.Problems, error) {
 
 // check returns everything that is wrong with the skills, in order.
 func (tree *skillTree) check() spec.Problems {
-	problems := append(append(spec.Problems{}, tree.missing...), tree.checkCoverage()...)
+	problems := append(append(append(spec.Problems{}, tree.missing...), tree.checkCoverage()...), tree.checkLinks()...)
 	for _, s := range tree.skills {
 		problems = append(problems, checkFrontMatter(s)...)
 		if lines := strings.Count(s.text, "\n"); lines > skillLinesMax {

@@ -3,6 +3,7 @@ package scenarios
 import (
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -159,7 +160,7 @@ func TestSkillsCheckWantsOneForEachSetupAndClient(t *testing.T) {
 		}
 	}
 	code, out, _ := scenario(t, fakecluster.Setup{}, "skills", "check", "--root", root)
-	for _, want := range []string{"setups/one:1:1: there is no SKILL.md in it", "clients/kcat:1:1: there is no SKILL.md in it", "SKILL.md:6:1: a generated block is not what it is made from now: want | What | Skill |"} {
+	for _, want := range []string{"setups/one:1:1: there is no SKILL.md in it", "clients/kcat:1:1: there is no SKILL.md in it", ".agents/skills/small:1:1: it should be a link to ../../small (run: scenario skills gen)", "SKILL.md:6:1: a generated block is not what it is made from now: want | What | Skill |"} {
 		if code != 2 || !strings.Contains(out, want) {
 			t.Errorf("exit %d, want %s\n%s", code, want, out)
 		}
@@ -167,11 +168,87 @@ func TestSkillsCheckWantsOneForEachSetupAndClient(t *testing.T) {
 	if strings.Contains(out, "setups/none") {
 		t.Errorf("no setup is wanted to have a skill:\n%s", out)
 	}
-	if code, out, _ = scenario(t, fakecluster.Setup{}, "skills", "gen", "--root", root); code != 0 || out != "SKILL.md\n" {
+	if code, out, _ = scenario(t, fakecluster.Setup{}, "skills", "gen", "--root", root); code != 0 || out != "SKILL.md\n.agents/skills/a\n.agents/skills/small\n.agents/skills/small-ister/SKILL.md\n.claude/skills\n" {
 		t.Errorf("gen: exit %d, %s", code, out)
 	}
 	text, err := os.ReadFile(filepath.Join(root, skillFile))
 	if want := "| Do a thing | `scenarios/a/SKILL.md` |\n| Something small | `small/SKILL.md` |\n"; err != nil || !strings.Contains(string(text), want) {
 		t.Errorf("%v, want %s in\n%s", err, want, text)
+	}
+}
+
+func TestSkillsLinksThatLeadNowhereAreFound(t *testing.T) {
+	root := skillsIn(t)
+	top := "---\nname: ister\ndescription: All. Use it.\n---\n" + blockBegin(topBlock) + "\n" + blockEnd(topBlock) + "\n"
+	if err := os.WriteFile(filepath.Join(root, skillFile), []byte(top), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(root, "go.mod"), []byte("module example.com/ister\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, _, errOut := scenario(t, fakecluster.Setup{}, "skills", "gen", "--root", root); code != 0 {
+		t.Fatalf("gen: exit %d, %s", code, errOut)
+	}
+	if code, out, _ := scenario(t, fakecluster.Setup{}, "skills", "check", "--root", root); code != 0 {
+		t.Fatalf("check: exit %d, %s", code, out)
+	}
+	for _, link := range []string{agentSkills + "/small", claudeSkills} {
+		if text, err := os.ReadFile(filepath.Join(root, link, map[bool]string{true: "small", false: ""}[link == claudeSkills], skillFile)); err != nil || !strings.HasPrefix(string(text), "---\nname: small\n") {
+			t.Errorf("%s: %v, %s", link, err, text)
+		}
+	}
+	if err := os.Symlink("../../gone", filepath.Join(root, agentSkills, "gone")); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, _ := scenario(t, fakecluster.Setup{}, "skills", "check", "--root", root); code != 2 || !strings.Contains(out, ".agents/skills/gone:1:1: there is no such skill (remove it)") {
+		t.Errorf("check: exit %d, %s", code, out)
+	}
+}
+
+// What is installed is what a checkout has: the top skill's table leads to files
+// that are there.
+func TestSkillsInstall(t *testing.T) {
+	to := t.TempDir()
+	install := func(more ...string) (int, string) {
+		code, out, errOut := scenario(t, fakecluster.Setup{}, append([]string{"skills", "install", "--to", to}, more...)...)
+		return code, out + errOut
+	}
+	if code, out := install(); code != 0 || !strings.Contains(out, " 0 as they were, ") {
+		t.Fatalf("exit %d, %s", code, out)
+	}
+	top, err := os.ReadFile(filepath.Join(to, "ister", skillFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows := regexp.MustCompile("\\| `([^`]+/SKILL.md)` \\|").FindAllStringSubmatch(string(top), -1)
+	for _, row := range rows {
+		if _, err := os.Stat(filepath.Join(to, "ister", row[1])); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(rows) < 10 {
+		t.Errorf("the top skill leads to %d", len(rows))
+	}
+	if info, err := os.Stat(filepath.Join(to, "ister/clients/kcat/roundtrip.sh")); err != nil || info.Mode()&0o100 == 0 {
+		t.Errorf("the script cannot be run: %v", err)
+	}
+	if code, out := install(); code != 0 || !strings.Contains(out, ": 0 files written, ") {
+		t.Errorf("again: exit %d, %s", code, out)
+	}
+	changed := filepath.Join(to, "ister/mcp", skillFile)
+	if err := os.WriteFile(changed, []byte("mine"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, out := install(); code != 2 || !strings.Contains(out, "different from this binary's: mcp/SKILL.md") {
+		t.Errorf("changed: exit %d, %s", code, out)
+	}
+	if code, out := install("--force"); code != 0 || !strings.Contains(out, ": 1 files written, ") {
+		t.Errorf("force: exit %d, %s", code, out)
+	}
+	if err := os.WriteFile(filepath.Join(to, "file"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if code, out, errOut := scenario(t, fakecluster.Setup{}, "skills", "install", "--to", filepath.Join(to, "file")); code != 4 {
+		t.Errorf("below a file: exit %d, %s%s", code, out, errOut)
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/ister-mq/ister"
 	"github.com/ister-mq/ister/scenarios/internal/byhand"
 	"github.com/ister-mq/ister/scenarios/internal/report"
 )
@@ -145,16 +146,20 @@ func skillsToTry(root string, args []string) ([]skill, error) {
 		}
 		return tree.skills, nil
 	}
-	files, err := fs.Glob(shipped, "*/"+skillFile)
-	if err != nil {
-		panic(err) // the pattern is constant
-	}
-	for _, file := range files {
-		text, err := shipped.ReadFile(file)
-		if err != nil {
-			panic(err) // it was listed
+	err := fs.WalkDir(ister.Skills(), ".", func(name string, _ fs.DirEntry, err error) error {
+		if err != nil || path.Base(name) != skillFile {
+			return err
 		}
-		skills = append(skills, skill{file: "scenarios/" + file, name: path.Base(path.Dir(file)), text: string(text)})
+		text, err := fs.ReadFile(ister.Skills(), name)
+		if dir := path.Base(path.Dir(name)); dir == "." {
+			skills = append(skills, skill{file: name, name: installName, text: string(text)})
+		} else {
+			skills = append(skills, skill{file: name, name: dir, text: string(text)})
+		}
+		return err
+	})
+	if err != nil {
+		panic(err) // they are in the binary
 	}
 	return skills, nil
 }

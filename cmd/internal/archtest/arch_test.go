@@ -25,6 +25,7 @@ const module = "github.com/ister-mq/ister/"
 // always a decision about where it belongs.
 var layers = [][]string{
 	// words
+	{"github.com/ister-mq/ister"}, // skills, for the binaries
 	{"broker/internal/model", "admin/adminv1", "scenarios/internal/history", "setups"},
 	{"broker/internal/refusal", "admin/adminv1/adminv1connect"},
 	{"broker/internal/record"},

@@ -26,15 +26,21 @@ while IFS= read -r -d '' ister_out <&3 && IFS= read -r -d '' ister_line <&3; do
 done`
 
 // apartDriver first brings up the shell's own loopback interface and process
-// table, and says so.
+// table, and says so. Outgoing connections take their ports from a range that no
+// skill listens on: by default it holds 50051 and the like, and a client could
+// have the port of a broker that starts later.
 const apartDriver = `
 if problem=$( { mount --make-rprivate / && mount -t proc proc /proc && ip link set lo up; } 2>&1 ); then
+  echo 20000 40000 2>/dev/null >/proc/sys/net/ipv4/ip_local_port_range
   printf 'apart\n' >&4
 else
   printf '%s\n' "${problem//$'\n'/; }" >&4
   exit 1
 fi
 set -m` + driver
+
+// sharedNetwork leaves out of apartDriver what is about a network of its own.
+var sharedNetwork = strings.NewReplacer(" && ip link set lo up", "", "  echo 20000 40000 2>/dev/null >/proc/sys/net/ipv4/ip_local_port_range\n", "")
 
 // errEnded is a shell that ended by itself.
 var errEnded = errors.New("the shell ended: a command of the line ends it (exit, exec)")
@@ -73,7 +79,7 @@ func startShell(dir string, env []string, how separation) (*shell, error) {
 		program = apartDriver
 	}
 	if how == processes {
-		program = strings.Replace(program, " && ip link set lo up", "", 1)
+		program = sharedNetwork.Replace(program)
 	}
 	s := &shell{commands: give, statuses: bufio.NewReader(heard), answers: make(chan answer), gone: make(chan struct{}), apart: how != together}
 	s.cmd = exec.Command("bash", "--noprofile", "--norc", "-c", program)

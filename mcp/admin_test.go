@@ -110,6 +110,33 @@ func TestPlansThatDoNotHold(t *testing.T) {
 	c.fails("topics_delete", args(id), codePlanDrifted) // once is enough
 }
 
+// TestTheClusterRefusesALatePlan: the placement changes after the plan was checked
+// and before its change comes. Each planned request carries what it rests on, so
+// that the cluster refuses it.
+func TestTheClusterRefusesALatePlan(t *testing.T) {
+	cluster := newStub(t)
+	cluster.late = true
+	c, _ := overPipes(t, newTestServer(t, func(c *Config) { c.Endpoints, c.Filter.Toolsets = []string{cluster.url}, Toolsets }), revisions[1])
+	tried := 0
+	for _, row := range table() {
+		if !row.planned() || row.name == "operations_cancel" { // of one operation for ever, and repeatable
+			continue
+		}
+		args := map[string]any{"plan_id": c.ok(row.name, plausible[row.name])["plan_id"]}
+		for name, value := range plausible[row.name] {
+			args[name] = value
+		}
+		body := c.fails(row.name, args, "STALE_REVISION")
+		if fix, _ := body["fix"].(map[string]any); body["retry"] != true || fix["tool"] != row.name || fix["args"].(map[string]any)["plan_id"] != nil {
+			t.Errorf("%s: %v", row.name, body)
+		}
+		tried++
+	}
+	if made := cluster.made(); len(made) > 0 || tried < 7 {
+		t.Errorf("%d tools tried; changed %v", tried, made)
+	}
+}
+
 func TestRemovalIsBlockedWithRemedies(t *testing.T) {
 	cluster := newStub(t)
 	c, _ := overPipes(t, newTestServer(t, func(c *Config) { c.Endpoints = []string{cluster.url} }), revisions[0])

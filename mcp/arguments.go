@@ -104,8 +104,11 @@ func (a argument) schema() map[string]any {
 type input struct {
 	tool   *tool
 	values map[string]any
-	// revision is the placement revision of the plan that is carried out.
-	revision uint64
+	// revision is the placement revision of the plan that is carried out, and
+	// controller who had that role in it. They go with the request, so that the
+	// cluster itself refuses what has changed since the plan was checked.
+	revision   uint64
+	controller int32
 }
 
 func (in input) text(name string) string    { v, _ := in.values[name].(string); return v }

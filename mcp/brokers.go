@@ -150,7 +150,7 @@ func planRebalance(ctx context.Context, s *Server, in input) (*effect, error) {
 }
 
 func rebalance(ctx context.Context, s *Server, in input) (*answer, error) {
-	r, err := s.admin.Brokers.Rebalance(ctx, &adminv1.RebalanceRequest{MaxMoves: in.id("max_moves")})
+	r, err := s.admin.Brokers.Rebalance(ctx, &adminv1.RebalanceRequest{MaxMoves: in.id("max_moves"), PlacementRevision: in.revision})
 	if err != nil {
 		return nil, err
 	}
@@ -168,7 +168,7 @@ func planUnload(ctx context.Context, s *Server, in input) (*effect, error) {
 }
 
 func unload(ctx context.Context, s *Server, in input) (*answer, error) {
-	r, err := s.admin.Brokers.Unload(ctx, &adminv1.UnloadRequest{BrokerId: in.id("broker_id")})
+	r, err := s.admin.Brokers.Unload(ctx, &adminv1.UnloadRequest{BrokerId: in.id("broker_id"), PlacementRevision: in.revision})
 	if err != nil {
 		return nil, err
 	}

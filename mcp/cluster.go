@@ -203,7 +203,7 @@ func planTransfer(ctx context.Context, s *Server, in input) (*effect, error) {
 	for _, voter := range status.GetVoters() {
 		isVoter = isVoter || voter == to
 	}
-	e := &effect{what: map[string]any{"from": status.GetControllerId(), "to": to}, revision: status.GetPlacementRevision()}
+	e := &effect{what: map[string]any{"from": status.GetControllerId(), "to": to}, revision: status.GetPlacementRevision(), controller: status.GetControllerId()}
 	target := "any other voter"
 	if to != 0 {
 		target = fmt.Sprintf("node %d", to)
@@ -216,7 +216,7 @@ func planTransfer(ctx context.Context, s *Server, in input) (*effect, error) {
 }
 
 func transferLeadership(ctx context.Context, s *Server, in input) (*answer, error) {
-	r, err := s.admin.Cluster.TransferLeadership(ctx, &adminv1.TransferLeadershipRequest{ToNodeId: in.id("node_id")})
+	r, err := s.admin.Cluster.TransferLeadership(ctx, &adminv1.TransferLeadershipRequest{ToNodeId: in.id("node_id"), FromNodeId: in.controller})
 	if err != nil {
 		return nil, err
 	}

@@ -31,7 +31,9 @@ type effect struct {
 	note any
 	// revision is the placement revision of the cluster that it was planned on.
 	revision uint64
-	summary  string
+	// controller is who has that role in the plan, where the plan takes it away.
+	controller int32
+	summary    string
 	// blocked says why it cannot be done now; no plan_id is given then.
 	blocked *failure
 }
@@ -105,7 +107,7 @@ func (s *Server) planned(ctx context.Context, in input) (*answer, error) {
 		return nil, now.blocked
 	}
 	if id != "" {
-		in.revision = now.revision
+		in.revision, in.controller = now.revision, now.controller
 		return in.tool.run(ctx, s, in)
 	}
 	expires := s.plans.now().Add(PlanMax)

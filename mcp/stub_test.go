@@ -28,6 +28,7 @@ type stub struct {
 	revision uint64   // guarded by mu: of the placement
 	topics   []string // guarded by mu
 	changes  []string // guarded by mu: what was changed
+	late     bool     // guarded by mu: somebody changes the placement before each change comes
 	actors   []string // guarded by mu
 	url      string
 }
@@ -56,6 +57,18 @@ func (s *stub) changed(what string) {
 	defer s.mu.Unlock()
 	s.changes = append(s.changes, what)
 	s.revision++
+}
+
+// fenced is what a cluster does first with a change that was planned: it refuses
+// one of another placement.
+func (s *stub) fenced(planned uint64) error {
+	if s.late {
+		s.drift()
+	}
+	if planned == s.now() {
+		return nil
+	}
+	return refusal(connect.CodeAborted, &adminv1.Refusal{Kind: adminv1.Refusal_STALE, Reason: "STALE_REVISION", Subject: "placement", Message: fmt.Sprintf("the placement changed since revision %d (now %d)", planned, s.now())})
 }
 
 func (s *stub) drift() { s.mu.Lock(); defer s.mu.Unlock(); s.revision++ }
@@ -108,8 +121,8 @@ func (s *stub) RemoveNode(_ context.Context, r *adminv1.RemoveNodeRequest) (*adm
 	id := r.GetNodeId()
 	if id == 3 {
 		if !r.GetDryRun() {
-			if r.GetPlacementRevision() != s.now() {
-				return nil, refusal(connect.CodeAborted, &adminv1.Refusal{Kind: adminv1.Refusal_STALE, Reason: "STALE_REVISION", Message: "it changed"})
+			if err := s.fenced(r.GetPlacementRevision()); err != nil {
+				return nil, err
 			}
 			s.changed("remove 3")
 		}
@@ -122,6 +135,9 @@ func (s *stub) RemoveNode(_ context.Context, r *adminv1.RemoveNodeRequest) (*adm
 }
 
 func (s *stub) TransferLeadership(_ context.Context, r *adminv1.TransferLeadershipRequest) (*adminv1.TransferLeadershipResponse, error) {
+	if s.late || r.GetFromNodeId() != 2 {
+		return nil, refusal(connect.CodeAborted, &adminv1.Refusal{Kind: adminv1.Refusal_STALE, Reason: "STALE_REVISION", Subject: "controller", Message: "node 2 is not the controller any more"})
+	}
 	s.changed("transfer")
 	return &adminv1.TransferLeadershipResponse{FromNodeId: 2, ControllerId: r.GetToNodeId()}, nil
 }
@@ -157,6 +173,9 @@ func (s *stub) operation(id uint64, state adminv1.Operation_State) *adminv1.Oper
 func (s *stub) Rebalance(_ context.Context, r *adminv1.RebalanceRequest) (*adminv1.RebalanceResponse, error) {
 	out := &adminv1.RebalanceResponse{Plan: s.plan(), DryRun: r.GetDryRun()}
 	if !r.GetDryRun() {
+		if err := s.fenced(r.GetPlacementRevision()); err != nil {
+			return nil, err
+		}
 		s.changed("rebalance")
 		out.Operation = s.operation(7, adminv1.Operation_RUNNING)
 	}
@@ -169,6 +188,9 @@ func (s *stub) Unload(_ context.Context, r *adminv1.UnloadRequest) (*adminv1.Unl
 	}
 	out := &adminv1.UnloadResponse{Plan: s.plan(), DryRun: r.GetDryRun()}
 	if !r.GetDryRun() {
+		if err := s.fenced(r.GetPlacementRevision()); err != nil {
+			return nil, err
+		}
 		s.changed("unload")
 		out.Operation = s.operation(8, adminv1.Operation_RUNNING)
 	}
@@ -248,6 +270,9 @@ func (s *stub) DeleteTopic(_ context.Context, r *adminv1.DeleteTopicRequest) (*a
 		return nil, noTopic(r.GetName())
 	}
 	if !r.GetDryRun() {
+		if err := s.fenced(r.GetPlacementRevision()); err != nil {
+			return nil, err
+		}
 		s.changed("delete " + r.GetName())
 	}
 	return &adminv1.DeleteTopicResponse{Name: r.GetName(), DryRun: r.GetDryRun()}, nil
@@ -256,6 +281,9 @@ func (s *stub) DeleteTopic(_ context.Context, r *adminv1.DeleteTopicRequest) (*a
 func (s *stub) MoveTopic(_ context.Context, r *adminv1.MoveTopicRequest) (*adminv1.MoveTopicResponse, error) {
 	out := &adminv1.MoveTopicResponse{Plan: s.plan(), DryRun: r.GetDryRun()}
 	if !r.GetDryRun() {
+		if err := s.fenced(r.GetPlacementRevision()); err != nil {
+			return nil, err
+		}
 		s.changed("move")
 		out.Operation = s.operation(9, adminv1.Operation_RUNNING)
 	}
@@ -275,6 +303,9 @@ func (s *stub) CreateNamespace(_ context.Context, r *adminv1.CreateNamespaceRequ
 
 func (s *stub) DeleteNamespace(_ context.Context, r *adminv1.DeleteNamespaceRequest) (*adminv1.DeleteNamespaceResponse, error) {
 	if !r.GetDryRun() {
+		if err := s.fenced(r.GetPlacementRevision()); err != nil {
+			return nil, err
+		}
 		s.changed("delete namespace")
 	}
 	return &adminv1.DeleteNamespaceResponse{Name: r.GetName(), DryRun: r.GetDryRun()}, nil

@@ -154,7 +154,7 @@ func planDelete(ctx context.Context, s *Server, in input) (*effect, error) {
 }
 
 func deleteTopic(ctx context.Context, s *Server, in input) (*answer, error) {
-	r, err := s.admin.Topics.DeleteTopic(ctx, &adminv1.DeleteTopicRequest{Name: in.text("name")})
+	r, err := s.admin.Topics.DeleteTopic(ctx, &adminv1.DeleteTopicRequest{Name: in.text("name"), PlacementRevision: in.revision})
 	if err != nil {
 		return nil, err
 	}
@@ -162,7 +162,7 @@ func deleteTopic(ctx context.Context, s *Server, in input) (*answer, error) {
 }
 
 func (s *Server) moveRequest(in input, dryRun bool) *adminv1.MoveTopicRequest {
-	return &adminv1.MoveTopicRequest{Name: in.text("name"), ToBrokerId: in.id("to_broker_id"), Replicas: in.yes("replicas"), DryRun: dryRun}
+	return &adminv1.MoveTopicRequest{Name: in.text("name"), ToBrokerId: in.id("to_broker_id"), Replicas: in.yes("replicas"), DryRun: dryRun, PlacementRevision: in.revision}
 }
 
 func planMove(ctx context.Context, s *Server, in input) (*effect, error) {
@@ -215,7 +215,7 @@ func planNamespaceDelete(ctx context.Context, s *Server, in input) (*effect, err
 }
 
 func deleteNamespace(ctx context.Context, s *Server, in input) (*answer, error) {
-	r, err := s.admin.Namespaces.DeleteNamespace(ctx, &adminv1.DeleteNamespaceRequest{Name: in.text("name")})
+	r, err := s.admin.Namespaces.DeleteNamespace(ctx, &adminv1.DeleteNamespaceRequest{Name: in.text("name"), PlacementRevision: in.revision})
 	if err != nil {
 		return nil, err
 	}

@@ -265,9 +265,11 @@ type RebalanceRequest struct {
 	state  protoimpl.MessageState `protogen:"open.v1"`
 	DryRun bool                   `protobuf:"varint,1,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	// max_moves bounds the plan; 0 means no bound.
-	MaxMoves      int32 `protobuf:"varint,2,opt,name=max_moves,json=maxMoves,proto3" json:"max_moves,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	MaxMoves int32 `protobuf:"varint,2,opt,name=max_moves,json=maxMoves,proto3" json:"max_moves,omitempty"`
+	// placement_revision, when not 0, must still be current: that of a plan.
+	PlacementRevision uint64 `protobuf:"varint,3,opt,name=placement_revision,json=placementRevision,proto3" json:"placement_revision,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *RebalanceRequest) Reset() {
@@ -310,6 +312,13 @@ func (x *RebalanceRequest) GetDryRun() bool {
 func (x *RebalanceRequest) GetMaxMoves() int32 {
 	if x != nil {
 		return x.MaxMoves
+	}
+	return 0
+}
+
+func (x *RebalanceRequest) GetPlacementRevision() uint64 {
+	if x != nil {
+		return x.PlacementRevision
 	}
 	return 0
 }
@@ -385,11 +394,13 @@ func (x *RebalanceResponse) GetDryRun() bool {
 }
 
 type UnloadRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	BrokerId      int32                  `protobuf:"varint,1,opt,name=broker_id,json=brokerId,proto3" json:"broker_id,omitempty"`
-	DryRun        bool                   `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state    protoimpl.MessageState `protogen:"open.v1"`
+	BrokerId int32                  `protobuf:"varint,1,opt,name=broker_id,json=brokerId,proto3" json:"broker_id,omitempty"`
+	DryRun   bool                   `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// placement_revision, when not 0, must still be current: that of a plan.
+	PlacementRevision uint64 `protobuf:"varint,3,opt,name=placement_revision,json=placementRevision,proto3" json:"placement_revision,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *UnloadRequest) Reset() {
@@ -434,6 +445,13 @@ func (x *UnloadRequest) GetDryRun() bool {
 		return x.DryRun
 	}
 	return false
+}
+
+func (x *UnloadRequest) GetPlacementRevision() uint64 {
+	if x != nil {
+		return x.PlacementRevision
+	}
+	return 0
 }
 
 type UnloadResponse struct {
@@ -975,18 +993,20 @@ const file_admin_adminv1_brokers_proto_rawDesc = "" +
 	"\x06broker\x18\x01 \x01(\v2\x16.ister.admin.v1.BrokerR\x06broker\"\x13\n" +
 	"\x11GetBalanceRequest\"G\n" +
 	"\x12GetBalanceResponse\x121\n" +
-	"\abalance\x18\x01 \x01(\v2\x17.ister.admin.v1.BalanceR\abalance\"H\n" +
+	"\abalance\x18\x01 \x01(\v2\x17.ister.admin.v1.BalanceR\abalance\"w\n" +
 	"\x10RebalanceRequest\x12\x17\n" +
 	"\adry_run\x18\x01 \x01(\bR\x06dryRun\x12\x1b\n" +
-	"\tmax_moves\x18\x02 \x01(\x05R\bmaxMoves\"\xab\x01\n" +
+	"\tmax_moves\x18\x02 \x01(\x05R\bmaxMoves\x12-\n" +
+	"\x12placement_revision\x18\x03 \x01(\x04R\x11placementRevision\"\xab\x01\n" +
 	"\x11RebalanceResponse\x12(\n" +
 	"\x04plan\x18\x01 \x01(\v2\x14.ister.admin.v1.PlanR\x04plan\x127\n" +
 	"\toperation\x18\x02 \x01(\v2\x19.ister.admin.v1.OperationR\toperation\x12\x1a\n" +
 	"\battached\x18\x03 \x01(\bR\battached\x12\x17\n" +
-	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"E\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"t\n" +
 	"\rUnloadRequest\x12\x1b\n" +
 	"\tbroker_id\x18\x01 \x01(\x05R\bbrokerId\x12\x17\n" +
-	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"\xec\x01\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12-\n" +
+	"\x12placement_revision\x18\x03 \x01(\x04R\x11placementRevision\"\xec\x01\n" +
 	"\x0eUnloadResponse\x12(\n" +
 	"\x04plan\x18\x01 \x01(\v2\x14.ister.admin.v1.PlanR\x04plan\x127\n" +
 	"\toperation\x18\x02 \x01(\v2\x19.ister.admin.v1.OperationR\toperation\x12\x1a\n" +

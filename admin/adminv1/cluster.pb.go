@@ -937,7 +937,9 @@ func (x *RemoveNodeResponse) GetVoters() []int32 {
 type TransferLeadershipRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// to_node_id 0: any other voter.
-	ToNodeId      int32 `protobuf:"varint,1,opt,name=to_node_id,json=toNodeId,proto3" json:"to_node_id,omitempty"`
+	ToNodeId int32 `protobuf:"varint,1,opt,name=to_node_id,json=toNodeId,proto3" json:"to_node_id,omitempty"`
+	// from_node_id, when not 0, must still be the controller.
+	FromNodeId    int32 `protobuf:"varint,2,opt,name=from_node_id,json=fromNodeId,proto3" json:"from_node_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -975,6 +977,13 @@ func (*TransferLeadershipRequest) Descriptor() ([]byte, []int) {
 func (x *TransferLeadershipRequest) GetToNodeId() int32 {
 	if x != nil {
 		return x.ToNodeId
+	}
+	return 0
+}
+
+func (x *TransferLeadershipRequest) GetFromNodeId() int32 {
+	if x != nil {
+		return x.FromNodeId
 	}
 	return 0
 }
@@ -1114,10 +1123,12 @@ const file_admin_adminv1_cluster_proto_rawDesc = "" +
 	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12$\n" +
 	"\x0esafe_to_remove\x18\x05 \x01(\bR\fsafeToRemove\x123\n" +
 	"\bblockers\x18\x06 \x03(\v2\x17.ister.admin.v1.FindingR\bblockers\x12\x16\n" +
-	"\x06voters\x18\a \x03(\x05R\x06voters\"9\n" +
+	"\x06voters\x18\a \x03(\x05R\x06voters\"[\n" +
 	"\x19TransferLeadershipRequest\x12\x1c\n" +
 	"\n" +
-	"to_node_id\x18\x01 \x01(\x05R\btoNodeId\"c\n" +
+	"to_node_id\x18\x01 \x01(\x05R\btoNodeId\x12 \n" +
+	"\ffrom_node_id\x18\x02 \x01(\x05R\n" +
+	"fromNodeId\"c\n" +
 	"\x1aTransferLeadershipResponse\x12 \n" +
 	"\ffrom_node_id\x18\x01 \x01(\x05R\n" +
 	"fromNodeId\x12#\n" +

@@ -680,11 +680,13 @@ func (x *DescribeTopicResponse) GetTopic() *Topic {
 }
 
 type DeleteTopicRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	DryRun        bool                   `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	DryRun bool                   `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// placement_revision, when not 0, must still be current: that of a plan.
+	PlacementRevision uint64 `protobuf:"varint,3,opt,name=placement_revision,json=placementRevision,proto3" json:"placement_revision,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *DeleteTopicRequest) Reset() {
@@ -729,6 +731,13 @@ func (x *DeleteTopicRequest) GetDryRun() bool {
 		return x.DryRun
 	}
 	return false
+}
+
+func (x *DeleteTopicRequest) GetPlacementRevision() uint64 {
+	if x != nil {
+		return x.PlacementRevision
+	}
+	return 0
 }
 
 type DeleteTopicResponse struct {
@@ -797,10 +806,12 @@ type MoveTopicRequest struct {
 	// to_broker_id 0: any other broker.
 	ToBrokerId int32 `protobuf:"varint,2,opt,name=to_broker_id,json=toBrokerId,proto3" json:"to_broker_id,omitempty"`
 	// replicas also relocates a copy; without it only leadership moves.
-	Replicas      bool `protobuf:"varint,3,opt,name=replicas,proto3" json:"replicas,omitempty"`
-	DryRun        bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Replicas bool `protobuf:"varint,3,opt,name=replicas,proto3" json:"replicas,omitempty"`
+	DryRun   bool `protobuf:"varint,4,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// placement_revision, when not 0, must still be current: that of a plan.
+	PlacementRevision uint64 `protobuf:"varint,5,opt,name=placement_revision,json=placementRevision,proto3" json:"placement_revision,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *MoveTopicRequest) Reset() {
@@ -859,6 +870,13 @@ func (x *MoveTopicRequest) GetDryRun() bool {
 		return x.DryRun
 	}
 	return false
+}
+
+func (x *MoveTopicRequest) GetPlacementRevision() uint64 {
+	if x != nil {
+		return x.PlacementRevision
+	}
+	return 0
 }
 
 type MoveTopicResponse struct {
@@ -1175,11 +1193,13 @@ func (x *ListNamespacesResponse) GetNamespaces() []*Namespace {
 }
 
 type DeleteNamespaceRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	Name          string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	DryRun        bool                   `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	state  protoimpl.MessageState `protogen:"open.v1"`
+	Name   string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	DryRun bool                   `protobuf:"varint,2,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
+	// placement_revision, when not 0, must still be current: that of a plan.
+	PlacementRevision uint64 `protobuf:"varint,3,opt,name=placement_revision,json=placementRevision,proto3" json:"placement_revision,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *DeleteNamespaceRequest) Reset() {
@@ -1224,6 +1244,13 @@ func (x *DeleteNamespaceRequest) GetDryRun() bool {
 		return x.DryRun
 	}
 	return false
+}
+
+func (x *DeleteNamespaceRequest) GetPlacementRevision() uint64 {
+	if x != nil {
+		return x.PlacementRevision
+	}
+	return 0
 }
 
 type DeleteNamespaceResponse struct {
@@ -1341,20 +1368,22 @@ const file_admin_adminv1_topics_proto_rawDesc = "" +
 	"\x14DescribeTopicRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\"D\n" +
 	"\x15DescribeTopicResponse\x12+\n" +
-	"\x05topic\x18\x01 \x01(\v2\x15.ister.admin.v1.TopicR\x05topic\"A\n" +
+	"\x05topic\x18\x01 \x01(\v2\x15.ister.admin.v1.TopicR\x05topic\"p\n" +
 	"\x12DeleteTopicRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
-	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"]\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12-\n" +
+	"\x12placement_revision\x18\x03 \x01(\x04R\x11placementRevision\"]\n" +
 	"\x13DeleteTopicResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x19\n" +
 	"\btopic_id\x18\x02 \x01(\tR\atopicId\x12\x17\n" +
-	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"}\n" +
+	"\adry_run\x18\x03 \x01(\bR\x06dryRun\"\xac\x01\n" +
 	"\x10MoveTopicRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\fto_broker_id\x18\x02 \x01(\x05R\n" +
 	"toBrokerId\x12\x1a\n" +
 	"\breplicas\x18\x03 \x01(\bR\breplicas\x12\x17\n" +
-	"\adry_run\x18\x04 \x01(\bR\x06dryRun\"\xab\x01\n" +
+	"\adry_run\x18\x04 \x01(\bR\x06dryRun\x12-\n" +
+	"\x12placement_revision\x18\x05 \x01(\x04R\x11placementRevision\"\xab\x01\n" +
 	"\x11MoveTopicResponse\x12(\n" +
 	"\x04plan\x18\x01 \x01(\v2\x14.ister.admin.v1.PlanR\x04plan\x127\n" +
 	"\toperation\x18\x02 \x01(\v2\x19.ister.admin.v1.OperationR\toperation\x12\x1a\n" +
@@ -1375,10 +1404,11 @@ const file_admin_adminv1_topics_proto_rawDesc = "" +
 	"\x16ListNamespacesResponse\x129\n" +
 	"\n" +
 	"namespaces\x18\x01 \x03(\v2\x19.ister.admin.v1.NamespaceR\n" +
-	"namespaces\"E\n" +
+	"namespaces\"t\n" +
 	"\x16DeleteNamespaceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
-	"\adry_run\x18\x02 \x01(\bR\x06dryRun\"F\n" +
+	"\adry_run\x18\x02 \x01(\bR\x06dryRun\x12-\n" +
+	"\x12placement_revision\x18\x03 \x01(\x04R\x11placementRevision\"F\n" +
 	"\x17DeleteNamespaceResponse\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\adry_run\x18\x02 \x01(\bR\x06dryRun*D\n" +

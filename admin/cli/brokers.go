@@ -110,6 +110,7 @@ controller. While one is running, the same request attaches to it.`,
 		}),
 	}
 	c.Flags().Int32Var(&request.MaxMoves, "max-moves", 0, "the most partitions to touch (0: no bound)")
+	fenceFlag(c, &request.PlacementRevision)
 	dryRunFlag(c, &request.DryRun)
 	waitFlag(c, &waits)
 	return c
@@ -158,6 +159,7 @@ broker still holds. The same request attaches to an unload that is running.`,
 		}),
 	}
 	a.brokerIDFlag(c, &request.BrokerId)
+	fenceFlag(c, &request.PlacementRevision)
 	dryRunFlag(c, &request.DryRun)
 	waitFlag(c, &waits)
 	return c

@@ -239,7 +239,7 @@ exits as the removal would: with 4 when the node is not safe to remove.`,
 	}
 	a.nodeIDFlag(c, &request.NodeId, "the node")
 	c.Flags().StringVar(&request.Reason, "reason", "", "why, for the record")
-	c.Flags().Uint64Var(&request.PlacementRevision, "placement-revision", 0, "refuse unless the cluster is still at this placement revision")
+	fenceFlag(c, &request.PlacementRevision)
 	dryRunFlag(c, &request.DryRun)
 	return c
 }
@@ -290,6 +290,7 @@ func (a *app) transferCommand() *cobra.Command {
 		}),
 	}
 	c.Flags().Var(idValue{&request.ToNodeId}, "to", "the voter to hand it to (default: any other)")
+	c.Flags().Var(idValue{&request.FromNodeId}, "from", "refuse unless this node is still the controller")
 	_ = c.RegisterFlagCompletionFunc("to", a.complete(nodeIDs))
 	return c
 }

@@ -126,6 +126,11 @@ func dryRunFlag(c *cobra.Command, value *bool) {
 	c.Flags().BoolVar(value, "dry-run", false, "show what would be done, and change nothing")
 }
 
+// fenceFlag lets a person carry out exactly the plan that a dry run showed.
+func fenceFlag(c *cobra.Command, value *uint64) {
+	c.Flags().Uint64Var(value, "placement-revision", 0, "refuse unless the cluster is still at this placement revision")
+}
+
 func waitFlag(c *cobra.Command, value *bool) {
 	c.Flags().BoolVar(value, "wait", false, "wait until it has ended, with progress; --timeout bounds the wait")
 }

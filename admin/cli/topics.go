@@ -190,6 +190,7 @@ func (a *app) topicsDeleteCommand() *cobra.Command {
 			return c.print(r, func(w io.Writer) { deleted(w, r.GetName(), r.GetDryRun()) })
 		}),
 	}
+	fenceFlag(c, &request.PlacementRevision)
 	dryRunFlag(c, &request.DryRun)
 	return c
 }
@@ -234,6 +235,7 @@ and only then takes over. The same request attaches to a move that is running.`,
 	c.Flags().Var(idValue{&request.ToBrokerId}, "to", "the broker to move to (default: the best other one)")
 	c.Flags().BoolVar(&request.Replicas, "replicas", false, "relocate a copy of the data, and not only leadership")
 	_ = c.RegisterFlagCompletionFunc("to", a.complete(nodeIDs))
+	fenceFlag(c, &request.PlacementRevision)
 	dryRunFlag(c, &request.DryRun)
 	waitFlag(c, &waits)
 	return c
@@ -300,6 +302,7 @@ func (a *app) namespacesDeleteCommand() *cobra.Command {
 			return c.print(r, func(w io.Writer) { deleted(w, "namespace "+r.GetName(), r.GetDryRun()) })
 		}),
 	}
+	fenceFlag(c, &request.PlacementRevision)
 	dryRunFlag(c, &request.DryRun)
 	return c
 }

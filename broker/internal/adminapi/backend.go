@@ -40,7 +40,7 @@ type Backend interface {
 	RemoveNode(ctx context.Context, node model.NodeID, options RemoveOptions) error
 	// TransferLeadership makes a voter the controller (NoNode: any other) and
 	// returns the new one, NoNode when it is not known yet.
-	TransferLeadership(ctx context.Context, to model.NodeID) (model.NodeID, error)
+	TransferLeadership(ctx context.Context, t Transfer) (model.NodeID, error)
 
 	// StartOperation plans and, unless on a dry run, starts.
 	StartOperation(ctx context.Context, request OperationRequest) (OperationStarted, error)
@@ -106,6 +106,14 @@ type OperationRequest struct {
 	MaxMoves int                    // of a rebalance; 0: no bound
 	Actor    string
 	DryRun   bool
+	// PlacementRevision, when not 0, must still be current.
+	PlacementRevision model.Revision
+}
+
+// Transfer of the controller role.
+type Transfer struct {
+	To   model.NodeID // NoNode: any other voter
+	From model.NodeID // when not NoNode, must still be the controller
 }
 
 // OperationStarted is a plan and what became of it. Operation is nil on a dry run

@@ -89,6 +89,7 @@ func (s brokersService) Rebalance(ctx context.Context, request *adminv1.Rebalanc
 	}
 	started, err := s.backend.StartOperation(ctx, OperationRequest{
 		Kind: metadata.OpRebalance, MaxMoves: int(request.GetMaxMoves()), Actor: actor(ctx), DryRun: request.GetDryRun(),
+		PlacementRevision: model.Revision(request.GetPlacementRevision()),
 	})
 	if err != nil {
 		return nil, err
@@ -105,7 +106,9 @@ func (s brokersService) Unload(ctx context.Context, request *adminv1.UnloadReque
 	if _, err := registered(s.backend.Image(), id); err != nil {
 		return nil, err
 	}
-	started, err := s.backend.StartOperation(ctx, OperationRequest{Kind: metadata.OpUnload, Node: id, Actor: actor(ctx), DryRun: request.GetDryRun()})
+	started, err := s.backend.StartOperation(ctx, OperationRequest{
+		Kind: metadata.OpUnload, Node: id, Actor: actor(ctx), DryRun: request.GetDryRun(), PlacementRevision: model.Revision(request.GetPlacementRevision()),
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -361,7 +361,7 @@ func (s clusterService) TransferLeadership(ctx context.Context, request *adminv1
 		}
 	}
 	self, _ := s.backend.Self()
-	controller, err := s.backend.TransferLeadership(ctx, to)
+	controller, err := s.backend.TransferLeadership(ctx, Transfer{To: to, From: model.NodeID(request.GetFromNodeId())})
 	if err != nil {
 		return nil, err
 	}

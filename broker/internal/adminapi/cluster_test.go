@@ -373,7 +373,8 @@ func (n *fakeNode) view(ctx context.Context) operation.QuorumView {
 	return view
 }
 
-func (n *fakeNode) TransferLeadership(_ context.Context, to model.NodeID) (model.NodeID, error) {
+func (n *fakeNode) TransferLeadership(_ context.Context, t adminapi.Transfer) (model.NodeID, error) {
+	to := t.To
 	if err := n.onController(); err != nil {
 		return 0, err
 	}

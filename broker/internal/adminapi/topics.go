@@ -138,7 +138,7 @@ func (s topicsService) DeleteTopic(ctx context.Context, request *adminv1.DeleteT
 		return nil, err
 	}
 	// By id, so that a topic made anew under the name in between is not meant.
-	command := &metadata.DeleteTopic{ID: t.ID}
+	command := &metadata.DeleteTopic{ID: t.ID, PlacementRevision: model.Revision(request.GetPlacementRevision())}
 	if request.GetDryRun() {
 		_, err = s.decide(command)
 	} else {
@@ -167,6 +167,7 @@ func (s topicsService) MoveTopic(ctx context.Context, request *adminv1.MoveTopic
 	}
 	started, err := s.backend.StartOperation(ctx, OperationRequest{
 		Kind: metadata.OpMoveTopic, Topic: t.Name, To: to, Replicas: request.GetReplicas(), Actor: actor(ctx), DryRun: request.GetDryRun(),
+		PlacementRevision: model.Revision(request.GetPlacementRevision()),
 	})
 	if err != nil {
 		return nil, err
@@ -243,7 +244,8 @@ func (s namespacesService) CreateNamespace(ctx context.Context, request *adminv1
 
 // DeleteNamespace deletes an empty namespace.
 func (s namespacesService) DeleteNamespace(ctx context.Context, request *adminv1.DeleteNamespaceRequest) (*adminv1.DeleteNamespaceResponse, error) {
-	if err := s.proposeUnless(ctx, request.GetDryRun(), &metadata.DeleteNamespace{Name: request.GetName()}); err != nil {
+	command := &metadata.DeleteNamespace{Name: request.GetName(), PlacementRevision: model.Revision(request.GetPlacementRevision())}
+	if err := s.proposeUnless(ctx, request.GetDryRun(), command); err != nil {
 		return nil, err
 	}
 	return &adminv1.DeleteNamespaceResponse{Name: request.GetName(), DryRun: request.GetDryRun()}, nil

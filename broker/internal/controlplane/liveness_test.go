@@ -171,7 +171,7 @@ func TestProposalsSurviveControllerChanges(t *testing.T) {
 	}
 	for range 4 {
 		c := controllerOf(t, nodes...)
-		if _, err := c.TransferLeadership(t.Context(), model.NoNode); err != nil {
+		if _, err := c.TransferLeadership(t.Context(), Transfer{}); err != nil {
 			t.Errorf("transfer: %v", err)
 		}
 	}
@@ -217,7 +217,13 @@ func TestOperationGoesOnAfterAControllerChange(t *testing.T) {
 	if err != nil || plan.Operation != nil || plan.Plan.Empty() {
 		t.Fatalf("dry run: %+v, %v", plan, err)
 	}
-	if _, err := c.TransferLeadership(t.Context(), model.NoNode); err != nil {
+	late := r
+	late.PlacementRevision = plan.Plan.PlacementRevision - 1
+	if _, err := nodes[1].StartOperation(t.Context(), late); !refusal.Is(err, refusal.StaleRevision) {
+		t.Fatalf("a plan of another placement was carried out: %v", err)
+	}
+	r.PlacementRevision = plan.Plan.PlacementRevision
+	if _, err := c.TransferLeadership(t.Context(), Transfer{}); err != nil {
 		t.Fatal(err)
 	}
 	started, err := owner.StartOperation(t.Context(), r)

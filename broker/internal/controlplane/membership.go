@@ -66,12 +66,15 @@ var verbRemove = verb[removeRequest, nothing]{
 	},
 }
 
-var verbTransfer = verb[nodeRequest, nodeRequest]{
+var verbTransfer = verb[Transfer, nodeRequest]{
 	name: "transfer-leadership",
 	// Repeated, it would move the office once more.
-	repeatable: func(r *nodeRequest) bool { return r.Node != model.NoNode },
-	run: func(o *office, ctx context.Context, r nodeRequest) (nodeRequest, error) {
-		to, err := o.transfer(ctx, r.Node)
+	repeatable: func(r *Transfer) bool { return r.To != model.NoNode },
+	run: func(o *office, ctx context.Context, r Transfer) (nodeRequest, error) {
+		if r.From != model.NoNode && r.From != o.self && r.To != o.self {
+			return nodeRequest{}, refusal.New(refusal.StaleRevision, "controller", fmt.Sprintf("node %d is not the controller any more: node %d is", r.From, o.self), "look again who is")
+		}
+		to, err := o.transfer(ctx, r.To)
 		return nodeRequest{Node: to}, err
 	},
 }
@@ -98,10 +101,15 @@ func (p *Plane) RemoveNode(ctx context.Context, node model.NodeID, opts RemoveOp
 	return err
 }
 
-// TransferLeadership makes a voter the controller (NoNode: the live one that is
-// least behind) and returns it.
-func (p *Plane) TransferLeadership(ctx context.Context, to model.NodeID) (model.NodeID, error) {
-	r, err := ask(p, ctx, verbTransfer, nodeRequest{Node: to})
+// Transfer says to whom the controller's office goes.
+type Transfer struct {
+	To   model.NodeID `json:"node"`           // NoNode: the live voter that is least behind
+	From model.NodeID `json:"from,omitempty"` // when not NoNode, must have it; fine also when To has it already
+}
+
+// TransferLeadership makes a voter the controller and returns it.
+func (p *Plane) TransferLeadership(ctx context.Context, t Transfer) (model.NodeID, error) {
+	r, err := ask(p, ctx, verbTransfer, t)
 	if err != nil {
 		return model.NoNode, err
 	}

@@ -461,7 +461,7 @@ func TestJoinPromoteRemove(t *testing.T) {
 	if got := voters(controllerOf(t, nodes...)); len(got) != 3 {
 		t.Errorf("voters %v: a learner must not vote", got)
 	}
-	if _, err := nodes[0].TransferLeadership(t.Context(), 4); !refusal.Is(err, refusal.NodeNotVoter) {
+	if _, err := nodes[0].TransferLeadership(t.Context(), Transfer{To: 4}); !refusal.Is(err, refusal.NodeNotVoter) {
 		t.Errorf("transfer to a learner: %v", err)
 	}
 	for range 2 { // repeatable
@@ -477,8 +477,11 @@ func TestJoinPromoteRemove(t *testing.T) {
 	if got := voters(c); len(got) != 4 {
 		t.Fatalf("voters %v, want 4", got)
 	}
+	if _, err := nodes[0].TransferLeadership(t.Context(), Transfer{To: 4, From: 9}); !refusal.Is(err, refusal.StaleRevision) {
+		t.Errorf("a transfer from a node that is not the controller: %v", err)
+	}
 	// The hard case: the node is the controller, and the request goes to another.
-	if _, err := nodes[0].TransferLeadership(t.Context(), 4); err != nil {
+	if _, err := nodes[0].TransferLeadership(t.Context(), Transfer{To: 4}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, "node 4 is in office", func() bool { return n.office.Load() != nil })

@@ -28,6 +28,9 @@ type OperationRequest struct {
 	MaxMoves int                    `json:"max_moves,omitempty"`
 	Actor    string                 `json:"actor,omitempty"`
 	DryRun   bool                   `json:"dry_run,omitempty"`
+	// PlacementRevision, when not 0, is that of the plan which the caller has
+	// seen: no plan of a later placement is started in its stead.
+	PlacementRevision model.Revision `json:"placement_revision,omitempty"`
 }
 
 // OperationStarted is a plan and what became of it. Operation is nil on a dry
@@ -85,7 +88,7 @@ func (o *office) start(ctx context.Context, r OperationRequest) (OperationStarte
 			}
 		}
 		out, err := o.planAndStart(ctx, r)
-		if !refusal.Is(err, refusal.StaleRevision) {
+		if !refusal.Is(err, refusal.StaleRevision) || r.PlacementRevision != 0 {
 			return out, err
 		}
 	}
@@ -112,6 +115,10 @@ func (o *office) planAndStart(ctx context.Context, r OperationRequest) (Operatio
 		return OperationStarted{}, err
 	}
 	w := o.world()
+	if fence := r.PlacementRevision; fence != 0 && fence != w.Image.PlacementRevision {
+		return OperationStarted{}, refusal.New(refusal.StaleRevision, "placement",
+			fmt.Sprintf("the placement changed since revision %d (now %d)", fence, w.Image.PlacementRevision), "plan again, and look at what has changed")
+	}
 	plan, findings := operation.Preflight(w, v, operation.Request{
 		Kind: r.Kind, Node: r.Node, Topic: r.Topic, To: r.To, Replicas: r.Replicas, MaxMoves: r.MaxMoves,
 	})

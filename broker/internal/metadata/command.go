@@ -84,9 +84,11 @@ type CreateNamespace struct {
 	Name string `json:"name"`
 }
 
-// DeleteNamespace removes an empty namespace.
+// DeleteNamespace removes an empty namespace. PlacementRevision, when not zero,
+// must be current.
 type DeleteNamespace struct {
-	Name string `json:"name"`
+	Name              string         `json:"name"`
+	PlacementRevision model.Revision `json:"placement_revision,omitempty"`
 }
 
 // CreateTopic makes a topic and places its partitions. Result: TopicResult.
@@ -106,9 +108,11 @@ type CreateTopic struct {
 }
 
 // DeleteTopic removes a topic, its partitions and its part of running moves.
+// PlacementRevision, when not zero, must be current.
 type DeleteTopic struct {
-	Name model.TopicName `json:"name,omitzero"`
-	ID   model.TopicID   `json:"id,omitzero"` // instead of Name
+	Name              model.TopicName `json:"name,omitzero"`
+	ID                model.TopicID   `json:"id,omitzero"` // instead of Name
+	PlacementRevision model.Revision  `json:"placement_revision,omitempty"`
 }
 
 // AlterISR is how a leader proposes ISR changes (KIP-497, KIP-903). Each change

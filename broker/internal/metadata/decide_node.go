@@ -265,7 +265,7 @@ func decideRemoveNode(im *Image, c *RemoveNode, env Env) (Decision, error) {
 		}
 		return Decision{}, nodeNotFound(c.ID)
 	}
-	if c.PlacementRevision != 0 && c.PlacementRevision != im.PlacementRevision {
+	if isStale(im, c.PlacementRevision) {
 		return Decision{}, staleRevision(im, c.PlacementRevision)
 	}
 	if len(im.Nodes) == 1 {
@@ -296,6 +296,11 @@ func joinRefusals(all []*refusal.Refusal) *refusal.Refusal {
 	}
 	first.Message = strings.Join(messages, "; ")
 	return &first
+}
+
+// isStale: the caller's fence is not at the present placement. 0 is no fence.
+func isStale(im *Image, fence model.Revision) bool {
+	return fence != 0 && fence != im.PlacementRevision
 }
 
 func staleRevision(im *Image, got model.Revision) error {

@@ -32,6 +32,14 @@ func (s *story) env() Env {
 	}
 }
 
+// fence is none, or with stale one of a placement before the present one.
+func (s *story) fence(args map[string]string) model.Revision {
+	if args["stale"] == "" {
+		return 0
+	}
+	return s.image.PlacementRevision - 1
+}
+
 func (s *story) propose(cmd Command) string {
 	raw, err := EncodeCommand(cmd)
 	if err != nil {
@@ -242,7 +250,7 @@ func (s *story) line(line string) string {
 		return s.propose(&RemoveNode{ID: id()})
 	case "namespace":
 		if words[0] == "delete" {
-			return s.propose(&DeleteNamespace{Name: words[1]})
+			return s.propose(&DeleteNamespace{Name: words[1], PlacementRevision: s.fence(args)})
 		}
 		return s.propose(&CreateNamespace{Name: words[1]})
 	case "create":
@@ -259,7 +267,7 @@ func (s *story) line(line string) string {
 		return s.propose(c)
 	case "delete":
 		n, _ := model.ParseTopicName(words[0])
-		return s.propose(&DeleteTopic{Name: n})
+		return s.propose(&DeleteTopic{Name: n, PlacementRevision: s.fence(args)})
 	case "isr":
 		return s.alterISR(words, args)
 	case "elect":

@@ -60,14 +60,14 @@ func (b *backend) RemoveNode(ctx context.Context, node model.NodeID, o adminapi.
 	return b.n.control.RemoveNode(ctx, node, controlplane.RemoveOptions{PlacementRevision: o.PlacementRevision, Reason: o.Reason})
 }
 
-func (b *backend) TransferLeadership(ctx context.Context, to model.NodeID) (model.NodeID, error) {
-	return b.n.control.TransferLeadership(ctx, to)
+func (b *backend) TransferLeadership(ctx context.Context, t adminapi.Transfer) (model.NodeID, error) {
+	return b.n.control.TransferLeadership(ctx, controlplane.Transfer{To: t.To, From: t.From})
 }
 
 func (b *backend) StartOperation(ctx context.Context, r adminapi.OperationRequest) (adminapi.OperationStarted, error) {
 	started, err := b.n.control.StartOperation(ctx, controlplane.OperationRequest{
 		Kind: r.Kind, Node: r.Node, Topic: r.Topic, To: r.To, Replicas: r.Replicas,
-		MaxMoves: r.MaxMoves, Actor: r.Actor, DryRun: r.DryRun,
+		MaxMoves: r.MaxMoves, Actor: r.Actor, DryRun: r.DryRun, PlacementRevision: r.PlacementRevision,
 	})
 	return adminapi.OperationStarted{Plan: started.Plan, Operation: started.Operation, Attached: started.Attached}, err
 }

@@ -319,6 +319,21 @@ func TestAttachedClusterGetsBackWhatItWas(t *testing.T) {
 		!strings.Contains(errOut, "what can run here: --aspect scale-up --aspect reliable-topic-move") {
 		t.Errorf("exit %d: %s", code, errOut)
 	}
+	fourth, err := owner.Add(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := admin.Cluster.AddNode(t.Context(), &adminv1.AddNodeRequest{NodeAddr: "http://" + fourth.Admin}); err != nil {
+		t.Fatal(err)
+	}
+	larger := slices.Clone(words)
+	larger[slices.Index(words, "--admin")+1] += "," + fourth.Admin
+	if code, out, _ := attached(t, append(larger, "--aspect", "scale-up")...); code != report.ExitEnvironment || !strings.Contains(out, "expected a cluster of 3 brokers, which the scenario counts, observed 4") {
+		t.Errorf("exit %d\n%s", code, out)
+	}
+	if _, err := admin.Cluster.RemoveNode(t.Context(), &adminv1.RemoveNodeRequest{NodeId: 4}); err != nil {
+		t.Fatal(err)
+	}
 	// Five leaders on four brokers are never quite even.
 	code, out, errOut := attached(t, append(words, "--aspect", "scale-up", "-p", "cv_max=0.4")...)
 	if code != 0 || !strings.Contains(out, "PASS  voters") {

@@ -3,6 +3,9 @@ package setuptest_test
 import (
 	"context"
 	"errors"
+	"net"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -85,6 +88,113 @@ func TestAttach(t *testing.T) {
 		if !b.Running {
 			t.Errorf("%s does not run any more", b.Name)
 		}
+	}
+}
+
+// The example command starts, ends, freezes and restarts real brokers, and Close
+// leaves the cluster with its own members alone.
+func TestAttachWithABrokerCommand(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	o := options(t)
+	owner, err := process.Setup{}.New(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { owner.Close(context.Background()) })
+	members, err := owner.Form(ctx, 3)
+	if err != nil {
+		t.Fatal(err)
+	}
+	command, err := filepath.Abs("../attach/example-brokers.sh")
+	if err != nil {
+		t.Fatal(err)
+	}
+	binary, _ := owner.Binary()
+	setup := attach.Setup{Admin: []string{members[0].Admin, members[1].Admin, members[2].Admin}, Command: command}
+	dir := t.TempDir()
+	cluster, err := setup.New(ctx, setups.Options{Dir: dir, Binary: binary})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { cluster.Close(context.Background()) })
+	if _, err := cluster.Form(ctx, 3); err != nil {
+		t.Fatal(err)
+	}
+	added, err := cluster.Add(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	admin, err := client.New(client.Options{Endpoints: setup.Admin, Actor: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer admin.Close()
+	joined, err := admin.Cluster.AddNode(ctx, &adminv1.AddNodeRequest{NodeAddr: "http://" + setups.AdminForBrokers(cluster, added)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	commandLife(t, ctx, cluster, added)
+
+	// What was made after a note is deleted; what others made is not.
+	borrowed := cluster.(setups.Borrowed)
+	for _, name := range []string{"noted", "others"} {
+		if _, err := admin.Topics.CreateTopic(ctx, &adminv1.CreateTopicRequest{Name: "/default/" + name, Partitions: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := borrowed.Note("noted", setups.TopicMade); err != nil {
+		t.Fatal(err)
+	}
+	// As after a killed runner: by the journal alone, and again.
+	for range 2 {
+		if left, err := (attach.Setup{}).Clean(ctx, dir); err != nil || len(left) > 0 {
+			t.Errorf("left behind: %v, %v", left, err)
+		}
+	}
+	if there, err := borrowed.Existing(ctx, []string{"noted", "others"}); err != nil || len(there) != 1 || there[0] != "others" {
+		t.Errorf("topics %v, %v", there, err)
+	}
+	list, err := admin.Brokers.ListBrokers(ctx, &adminv1.ListBrokersRequest{})
+	if err != nil || len(list.GetBrokers()) != 3 {
+		t.Errorf("members %v, %v", list, err)
+	}
+	for _, b := range list.GetBrokers() {
+		if b.GetBrokerId() == joined.GetNodeId() {
+			t.Errorf("node %d is still a member", b.GetBrokerId())
+		}
+	}
+	if conn, err := net.DialTimeout("tcp", added.Admin, time.Second); err == nil {
+		conn.Close()
+		t.Errorf("the added broker still listens on %s", added.Admin)
+	}
+	for _, b := range owner.Brokers() {
+		if !b.Running {
+			t.Errorf("%s does not run any more", b.Name)
+		}
+	}
+}
+
+// commandLife takes an added broker through every verb of the command.
+func commandLife(t *testing.T, ctx context.Context, cluster setups.Cluster, added setups.Broker) {
+	t.Helper()
+	for _, step := range []struct {
+		what string
+		do   func() error
+	}{
+		{"pause", func() error { return cluster.Pause(added.Name) }},
+		{"resume", func() error { return cluster.Resume(added.Name) }},
+		{"kill", func() error { return cluster.Kill(ctx, added.Name) }},
+		{"start after a kill", func() error { _, err := cluster.Start(ctx, added.Name); return err }},
+		{"stop", func() error { _, err := cluster.Stop(ctx, added.Name, 20*time.Second); return err }},
+		{"start after a stop", func() error { _, err := cluster.Start(ctx, added.Name); return err }},
+	} {
+		if err := step.do(); err != nil {
+			t.Fatalf("%s: %v", step.what, err)
+		}
+	}
+	if err := cluster.Kill(ctx, "b1"); err == nil || !strings.Contains(err.Error(), "b1 is not a broker that this command started") {
+		t.Errorf("the example killed a broker of the owner's: %v", err)
 	}
 }
 

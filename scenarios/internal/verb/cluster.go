@@ -154,6 +154,9 @@ func clusterStart(ctx context.Context, env *Env, in startInputs) (startOutputs, 
 	if err != nil {
 		return startOutputs{}, &EnvironmentError{fmt.Errorf("start the cluster: %w", err)}
 	}
+	if isBorrowed && in.Least == 0 && len(brokers) > want {
+		return startOutputs{}, &EnvironmentError{fmt.Errorf("expected a cluster of %d brokers, which the scenario counts, observed %d; nothing was changed; attach to one of that size", want, len(brokers))}
+	}
 	if isBorrowed {
 		if err := nothingInTheWay(ctx, env, borrowed); err != nil {
 			return startOutputs{}, &EnvironmentError{err}

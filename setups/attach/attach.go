@@ -68,10 +68,11 @@ func (s Setup) Looked(ctx context.Context) Setup {
 	return s
 }
 
-// stateFresh is what a broker says that waits to be added, stateRemoved one that
-// can never come back.
+// stateFresh is what a broker says that waits to be added, stateForming one whose
+// cluster is not there yet, stateRemoved one that can never come back.
 const (
 	stateFresh   = "fresh"
+	stateForming = "forming"
 	stateRemoved = "removed"
 )
 

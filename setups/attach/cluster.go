@@ -85,6 +85,8 @@ func (c *cluster) Form(ctx context.Context, n int) ([]setups.Broker, error) {
 		case stateFresh:
 			c.spares = append(c.spares, address)
 			continue
+		case stateForming:
+			return nil, fmt.Errorf("the broker at %s waits for the other seed nodes: its cluster is not formed yet; start them, and wait until /readyz answers", address)
 		case stateRemoved:
 			return nil, fmt.Errorf("the broker at %s was removed from its cluster: leave it out of --admin", address)
 		}
@@ -99,8 +101,11 @@ func (c *cluster) Form(ctx context.Context, n int) ([]setups.Broker, error) {
 	}
 	found := c.Brokers()
 	if len(found) < n {
-		return nil, &setups.Refused{Setup: "attach", What: fmt.Sprintf("form a cluster of %d", n), Why: fmt.Sprintf("%d brokers were found", len(found)),
-			Remedy: "list the admin address of every broker in --admin"}
+		remedy := "list the admin address of every broker in --admin"
+		if len(c.setup.Admin) == 0 {
+			remedy = "wait until all its brokers have joined, or correct --bootstrap"
+		}
+		return nil, &setups.Refused{Setup: "attach", What: fmt.Sprintf("find a cluster of %d brokers", n), Why: fmt.Sprintf("%d were found", len(found)), Remedy: remedy}
 	}
 	return found, c.remember(members, found)
 }

@@ -235,9 +235,11 @@ func remove(ctx context.Context, admin *client.Client, id int32) error {
 	}
 }
 
+// tryRemove unloads a node and removes it. One that never was active is not
+// unloaded and holds nothing: then the removal decides.
 func tryRemove(ctx context.Context, admin *client.Client, id int32) error {
 	unloaded, err := admin.Brokers.Unload(ctx, &adminv1.UnloadRequest{BrokerId: id})
-	if err != nil {
+	if err != nil && client.AsRefusal(err) == nil {
 		return fmt.Errorf("unload it: %w", err)
 	}
 	if operation := unloaded.GetOperation().GetOperationId(); operation != 0 {

@@ -25,6 +25,7 @@ type runFlags struct {
 	setup   string
 	runID   string
 	binary  string
+	upgrade string
 	keep    string
 	timeout time.Duration
 	quiet   bool
@@ -70,6 +71,7 @@ func (c *common) runCommand() *cobra.Command {
 	cmd.Flags().StringVar(&f.runID, "run-id", "", "name of the run, which must be free (default: one of the time and the scenario)")
 	f.attach.add(cmd)
 	cmd.Flags().StringVar(&f.binary, "ister-bin", "", "ister binary to run (default: this one, or built from the source tree)")
+	cmd.Flags().StringVar(&f.upgrade, "upgrade-bin", "", "ister binary of another version to upgrade to (default: the source tree, built with another version)")
 	cmd.Flags().StringVar(&f.keep, "keep", "never", "leave the cluster running: never, failure or always")
 	cmd.Flags().DurationVar(&f.timeout, "timeout", 0, "bound on the whole run (default: the scenario's deadline)")
 	cmd.Flags().BoolVar(&f.detach, "detach", false, "print the run's id and return; the run goes on by itself")
@@ -113,6 +115,9 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 	if err := knownFormats(f.reports); err != nil {
 		return err
 	}
+	if f.upgrade != "" && !upgrades(s) {
+		return &usageError{fmt.Errorf("--upgrade-bin does not go with %s, which upgrades no broker", s.ID), "upgrade-rolling does"}
+	}
 	if f.seed == 0 {
 		f.seed = 1 + rand.Int64N(1_000_000)
 	}
@@ -129,7 +134,7 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 	defer stop()
 	options := run.Options{
 		Hurry:    hurry,
-		Scenario: s, Aspects: f.aspects, Params: params, Seed: f.seed, Setup: setup, Binary: f.binary, RunsDir: c.runsDir, RunID: f.runID, Keep: keep, Deadline: f.timeout, Show: show, Begun: begun,
+		Scenario: s, Aspects: f.aspects, Params: params, Seed: f.seed, Setup: setup, Binary: f.binary, UpgradeBinary: f.upgrade, RunsDir: c.runsDir, RunID: f.runID, Keep: keep, Deadline: f.timeout, Show: show, Begun: begun,
 		Pause: pause, PauseMax: f.pauseMax, From: f.from, Until: f.until, Reports: f.reports,
 	}
 	for n := 1; ; n++ {
@@ -138,6 +143,12 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 		}
 		options.Seed++
 	}
+}
+
+// upgrades reports whether a scenario looks for a second build.
+func upgrades(s *spec.Scenario) bool {
+	finds := func(step *spec.Step) bool { return step.Use == "build.find" }
+	return slices.ContainsFunc(s.Setup, finds) || slices.ContainsFunc(s.Aspects, func(a *spec.Aspect) bool { return slices.ContainsFunc(a.Steps, finds) })
 }
 
 // execute does one run, and is the error of its exit code.

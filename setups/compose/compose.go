@@ -335,9 +335,10 @@ func (c *cluster) Close(ctx context.Context) []string {
 func (c *cluster) network() string { return c.project + "_cluster" }
 
 // Cannot implements setups.Limited: the engine can take a broker's network away,
-// and no more.
+// and compose gives a broker another image.
 func (Setup) Cannot(ability setups.Ability) *setups.Refused {
-	if ability == setups.AbilityCutOff {
+	switch ability {
+	case setups.AbilityUpgrade, setups.AbilityCutOff:
 		return nil
 	}
 	return setups.StartsBrokers("compose", ability)

@@ -117,7 +117,8 @@ func (b *broker) set(flag, value string) {
 
 // Cannot implements setups.Limited: a process can also be started wrongly.
 func (Setup) Cannot(ability setups.Ability) *setups.Refused {
-	if ability == setups.AbilityMistake {
+	switch ability {
+	case setups.AbilityMistake, setups.AbilityUpgrade:
 		return nil
 	}
 	return setups.StartsBrokers("process", ability)

@@ -39,16 +39,18 @@ type Options struct {
 	Seed     int64
 	Setup    setups.Setup
 	Binary   string
-	RunsDir  string
-	RunID    string // the caller's choice, see CheckID; "": one is made
-	Keep     Keep
-	Deadline time.Duration // 0: the scenario's
-	Show     report.Sink   // progress; nil: none
-	Pause    Pause
-	PauseMax time.Duration // 0: the constant
-	From     string        // a step: the run pauses before it and each after; "": none
-	Until    string        // a step: the run ends after it; "": none
-	Reports  []string      // of Formats; nil: all
+	// UpgradeBinary is the build to upgrade to; "" has the setup find one.
+	UpgradeBinary string
+	RunsDir       string
+	RunID         string // the caller's choice, see CheckID; "": one is made
+	Keep          Keep
+	Deadline      time.Duration // 0: the scenario's
+	Show          report.Sink   // progress; nil: none
+	Pause         Pause
+	PauseMax      time.Duration // 0: the constant
+	From          string        // a step: the run pauses before it and each after; "": none
+	Until         string        // a step: the run ends after it; "": none
+	Reports       []string      // of Formats; nil: all
 	// Begun is called once the run has its id and directory, and can be followed.
 	Begun func(id, dir string)
 	// Hurry, when it is closed, ends the cleanup's waiting: what is left of always
@@ -221,6 +223,9 @@ func repro(o Options) string {
 	if configured, ok := o.Setup.(setups.Configured); ok {
 		words = append(words, configured.Flags()...)
 	}
+	if o.UpgradeBinary != "" {
+		words = append(words, "--upgrade-bin", o.UpgradeBinary)
+	}
 	for _, a := range o.Aspects {
 		words = append(words, "--aspect", a)
 	}
@@ -289,6 +294,7 @@ func (e *engine) prepare(ctx context.Context) bool {
 	}
 	e.env = &verb.Env{
 		RunID: e.record.ID, Seed: e.options.Seed, Dir: e.dir, Brokers: s.Brokers, Topics: e.plannedTopics(), Cluster: cluster, Recorder: recorder,
+		UpgradeBinary: e.options.UpgradeBinary, Versions: e.record.Versions,
 		Say: func(text string) { e.log.Add(report.Event{Kind: report.StepSays, Text: text}) },
 	}
 	e.sampler = startSampler(context.WithoutCancel(ctx), &sampler{nameOf: e.env.NameOf, progress: e.env.Recorder.Progress, add: e.log.Add, actor: "scenario:" + e.record.ID + "/sampler"})

@@ -168,7 +168,12 @@ func inSync(ctx context.Context, env *Env) error {
 		if err != nil {
 			return false, err.Error(), nil
 		}
-		ok := now.ActiveCount == int64(len(now.Brokers)) && now.Offline == 0 && now.UnderReplicated == 0 && now.VoterCount == int64(len(now.Brokers))
-		return ok, fmt.Sprintf("%d of %d brokers alive, %d partitions offline, %d under-replicated", now.ActiveCount, len(now.Brokers), now.Offline, now.UnderReplicated), nil
+		return settled(now)
 	})
+}
+
+// settled judges one look of inSync, for poll.
+func settled(now statusOutputs) (ok bool, waitingFor string, err error) {
+	ok = now.ActiveCount == int64(len(now.Brokers)) && now.Offline == 0 && now.UnderReplicated == 0 && now.VoterCount == int64(len(now.Brokers))
+	return ok, fmt.Sprintf("%d of %d brokers alive, %d partitions offline, %d under-replicated", now.ActiveCount, len(now.Brokers), now.Offline, now.UnderReplicated), nil
 }

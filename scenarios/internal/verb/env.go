@@ -25,6 +25,10 @@ type Env struct {
 	Topics   []string
 	Cluster  setups.Cluster
 	Recorder *history.Recorder
+	// UpgradeBinary is the build to upgrade to; "" has the setup find one.
+	UpgradeBinary string
+	// Versions tells what ran, in the run's record. May be nil.
+	Versions map[string]string
 	// Say reports progress within a step, in one short line.
 	Say func(string)
 
@@ -40,6 +44,7 @@ type Env struct {
 	nodeIDs  map[string]int64        // guarded by mu: the reverse
 	captures int                     // guarded by mu
 	streams  map[string]*load.Stream // guarded by mu, by id
+	builds   *builds                 // guarded by mu; nil until build.find
 }
 
 // BeginStep tells which step the next calls belong to.

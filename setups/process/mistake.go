@@ -27,7 +27,7 @@ func (c *cluster) Mistake(ctx context.Context, name string, mistake setups.Mista
 	}
 	data := filepath.Join(c.dir, home, "data")
 	defer os.RemoveAll(data)
-	double := &broker{Broker: b.Broker, args: slices.Clone(b.args)}
+	double := &broker{Broker: b.Broker, path: b.path, digest: b.digest, args: slices.Clone(b.args)}
 	double.Name, double.LogFile = filepath.Join(name, filepath.Base(home)), filepath.Join(home, "log")
 	switch mistake {
 	case setups.MistakeDataInUse:
@@ -49,7 +49,7 @@ func (c *cluster) Mistake(ctx context.Context, name string, mistake setups.Mista
 
 // found makes the data of a cluster of one.
 func (c *cluster) found(ctx context.Context, home, data string) error {
-	other := &broker{args: []string{"broker", "--data-dir", data}}
+	other := &broker{path: c.path, digest: c.digest, args: []string{"broker", "--data-dir", data}}
 	other.Name, other.LogFile = filepath.Join(filepath.Base(filepath.Dir(home)), filepath.Base(home)), filepath.Join(home, "log")
 	if err := other.move(); err != nil {
 		return err

@@ -39,7 +39,10 @@ func (s started) print(w io.Writer) {
 	case s.dryRun && len(s.plan.GetMoves()) == 0:
 		fmt.Fprintf(w, "Dry run of %s: there is nothing to do.\n", s.what)
 	case s.dryRun:
-		fmt.Fprintf(w, "Dry run of %s: nothing was changed. To do it only while the placement is as it is now, add\n--placement-revision %d.\n", s.what, s.plan.GetPlacementRevision())
+		fmt.Fprintf(w, "Dry run of %s: nothing was changed.\n", s.what)
+		if revision := s.plan.GetPlacementRevision(); revision != 0 {
+			fmt.Fprintf(w, "To do it only while the placement is as it is now, add --placement-revision %d.\n", revision)
+		}
 	case s.operation == nil:
 		fmt.Fprintf(w, "There was nothing to do for %s.\n", s.what)
 	case s.waited:

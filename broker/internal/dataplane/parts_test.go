@@ -73,7 +73,7 @@ func TestWaitQueueKeepsOrderAndExpires(t *testing.T) {
 	for i := range 300 {
 		q.push(waiter{call: call, last: model.Offset(i), deadline: at.Add(time.Duration(i%2) * time.Hour)})
 	}
-	expired := q.expire(at.Add(time.Minute), nil)
+	expired := q.expire(at.Add(time.Minute), true, nil)
 	if len(expired) != 150 {
 		t.Fatalf("%d expired", len(expired))
 	}

@@ -71,6 +71,27 @@ func TestNothingIsConfirmedWithoutALease(t *testing.T) {
 	}
 }
 
+// A leader that is cut off from the others hears of no successor. Its clients
+// must hear of it, and not wait for their timeout, before they look for another.
+func TestLeaderWhoseLeaseIsOutLetsItsClientsGo(t *testing.T) {
+	c := newCluster(t, 3, func(cfg *Config) { cfg.LagMax = time.Hour })
+	id := c.topic("orders", nil, 1, 2, 3)
+	c.send(id, "first")
+	for _, other := range c.nodes[1:] {
+		other.endpoint.Close()
+		other.plane.FailWaiters()
+	}
+	waiting := c.nodes[0].produceLater(id, kafka.AcksAll, time.Hour, batch("second"))
+	eventually(t, "it was appended", func() bool { return c.nodes[0].plane.local(id).waiting.Load() == 1 })
+	c.nodes[0].lease.Store(false)
+	select {
+	case result := <-waiting:
+		wantRefusal(t, result.Err, refusal.OutcomeUnknown)
+	case <-time.After(10 * time.Second):
+		t.Fatal("its client is kept waiting")
+	}
+}
+
 func TestLeaderMovesAndNothingIsLost(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	id := c.topic("orders", nil, 1, 2, 3)

@@ -66,11 +66,14 @@ func (q *waitQueue) pop() {
 	q.head++
 }
 
-// expire takes off every waiter whose deadline is past.
-func (q *waitQueue) expire(now time.Time, finished []waiter) []waiter {
+// expire takes off every waiter whose deadline is past, and without a lease all.
+func (q *waitQueue) expire(now time.Time, lease bool, finished []waiter) []waiter {
 	for i := q.head; i < len(q.items); i++ {
-		if w := &q.items[i]; w.call != nil && now.After(w.deadline) {
-			w.err = refusal.New(refusal.OutcomeUnknown, "", "the batch was appended but not confirmed within the request's timeout", "retry with an idempotent producer, or read back")
+		if w := &q.items[i]; w.call != nil && (!lease || now.After(w.deadline)) {
+			w.err = errUnconfirmed
+			if lease {
+				w.err = refusal.New(refusal.OutcomeUnknown, "", "the batch was appended but not confirmed within the request's timeout", "retry with an idempotent producer, or read back")
+			}
 			finished = append(finished, *w)
 			*w = waiter{}
 		}
@@ -192,7 +195,7 @@ func (p *Plane) finish(finished []waiter) {
 	for i := range finished {
 		w := &finished[i]
 		if w.err == nil && !lease {
-			w.err = refusal.New(refusal.OutcomeUnknown, "", "the batch was appended, and this leader has not heard from the controller for too long to confirm it", "retry with an idempotent producer, or read back")
+			w.err = errUnconfirmed
 		}
 		w.call.request.Results[w.index].Err = w.err
 		p.countProduce(w.call, w.err)
@@ -212,14 +215,21 @@ func (p *Plane) countProduce(call *produceCall, err error) {
 	}
 }
 
-// expireWaiters answers the produce waiters whose time is over.
+// errUnconfirmed answers a batch that was appended under a lease which is out.
+var errUnconfirmed = refusal.New(refusal.OutcomeUnknown, "", "the batch was appended, and this leader has not heard from the controller for too long to confirm it", "retry with an idempotent producer, or read back")
+
+// expireWaiters answers the produce waiters whose time is over. That of a leader
+// whose lease is out is over for all: it can confirm nothing, another node may
+// lead by now, and nobody may reach this one to say so. Its clients look for the
+// other one as soon as they are answered.
 func (p *Plane) expireWaiters(now time.Time) {
+	lease := p.control.LeaseValid()
 	for _, l := range p.snapshot() {
 		if l.waiting.Load() == 0 {
 			continue
 		}
 		l.mu.Lock()
-		finished := l.durables.expire(now, l.commits.expire(now, nil))
+		finished := l.durables.expire(now, lease, l.commits.expire(now, lease, nil))
 		l.waiting.Add(-int32(len(finished)))
 		l.mu.Unlock()
 		p.finish(finished)

@@ -84,8 +84,9 @@ type Limits struct {
 	Links bool
 }
 
-// MinDiskBytes is the least size of a data file system of its own.
-const MinDiskBytes = 64 << 20
+// MinDiskBytes is the least size of a data file system of its own: a broker takes
+// no records while less than its reserve of 256 MiB is free.
+const MinDiskBytes = 320 << 20
 
 // Limiter is a Cluster that can limit its brokers. Limit is called before Form.
 type Limiter interface {

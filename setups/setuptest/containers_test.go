@@ -75,7 +75,7 @@ func TestContainer(t *testing.T) {
 func TestContainerWithLimits(t *testing.T) {
 	o := run(t)
 	setuptest.Run(t, setuptest.Config{Setup: container.Setup{}, Options: o, Upgrades: true,
-		Limits: setups.Limits{DiskBytes: 256 << 20, Links: true},
+		Limits: setups.Limits{DiskBytes: setups.MinDiskBytes, Links: true},
 		Faults: []setups.Fault{setups.FaultCutOff, setups.FaultSlow, setups.FaultFillDisk},
 		Left:   func() []string { return left(t, filepath.Base(o.Dir)) }})
 }

@@ -13,6 +13,6 @@ import (
 // Mounting file systems needs root.
 func TestProcessWithLimits(t *testing.T) {
 	setuptest.Run(t, setuptest.Config{Setup: fault.Setup{}, Options: options(t), Upgrades: true,
-		Limits: setups.Limits{DiskBytes: 256 << 20, Links: true},
+		Limits: setups.Limits{DiskBytes: setups.MinDiskBytes, Links: true},
 		Faults: []setups.Fault{setups.FaultCutOff, setups.FaultSlow, setups.FaultFillDisk}})
 }

@@ -21,11 +21,11 @@ var (
 // diskBytesMax bounds the disk of a broker, which is kept in memory.
 const diskBytesMax = 64 << 30
 
-// ParseSize reads a number of bytes such as 128MiB.
+// ParseSize reads a number of bytes such as 384MiB.
 func ParseSize(text string) (int64, error) {
 	m := size.FindStringSubmatch(text)
 	if m == nil {
-		return 0, fmt.Errorf("%q is not a size such as 64MiB or 1GiB", text)
+		return 0, fmt.Errorf("%q is not a size such as 320MiB or 1GiB", text)
 	}
 	n, err := strconv.ParseInt(m[1], 10, 64)
 	if err != nil || n > (1<<62)/units[m[2]] {
@@ -51,7 +51,7 @@ func (r *reader) limited(use *yaml.Node, s *Step) {
 		r.problem(use, RuleReference, fmt.Sprintf("%s needs links between the brokers, and the cluster section gives none", s.Use), "write cluster: {brokers: 3, links: true}")
 	}
 	if s.Verb.Limits.Disk && r.limits.DiskBytes == 0 {
-		r.problem(use, RuleReference, fmt.Sprintf("%s needs a disk of its own for each broker, and the cluster section gives none", s.Use), "write cluster: {brokers: 3, disk: 128MiB}")
+		r.problem(use, RuleReference, fmt.Sprintf("%s needs a disk of its own for each broker, and the cluster section gives none", s.Use), "write cluster: {brokers: 3, disk: 384MiB}")
 	}
 }
 
@@ -61,7 +61,7 @@ func (r *reader) disk(node *yaml.Node) int64 {
 	}
 	bytes, err := ParseSize(r.text(node))
 	if err == nil && (bytes < setups.MinDiskBytes || bytes > diskBytesMax) {
-		err = fmt.Errorf("a disk of %s is out of bounds: at least %dMiB, at most %dGiB", node.Value, setups.MinDiskBytes>>20, diskBytesMax>>30)
+		err = fmt.Errorf("a disk of %s is out of bounds: at least %dMiB, since brokers keep a reserve of 256MiB, at most %dGiB", node.Value, setups.MinDiskBytes>>20, diskBytesMax>>30)
 	}
 	if err != nil {
 		r.problem(node, RuleValue, err.Error(), "")

@@ -41,7 +41,7 @@ func Schema(verbs Verbs) ([]byte, error) {
 		"cluster": mapping(clusterKeys, object{
 			"brokers": count("brokers that form the cluster"),
 			"links":   object{"enum": []any{true, false, "true", "false"}, "default": false, "description": "traffic between the brokers can be cut off and slowed down; it goes through a proxy when a step of the run does so"},
-			"disk":    object{"type": "string", "pattern": sizePattern, "description": "size of a file system of its own for each broker's data, in memory, when a step of the run fills it; such as 128MiB"},
+			"disk":    object{"type": "string", "pattern": sizePattern, "description": "size of a file system of its own for each broker's data, in memory, when a step of the run fills it; such as 384MiB"},
 		}),
 		"params":     object{"type": "object", "propertyNames": object{"pattern": stepID.String()}, "additionalProperties": definition("param"), "description": "what a run may set with --param"},
 		"setup":      list("step", 0, "steps before the first aspect"),

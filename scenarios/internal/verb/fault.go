@@ -47,6 +47,24 @@ type undoOutputs struct {
 	LastedMS float64  `json:"lasted_ms" doc:"how long the longest lasted"`
 }
 
+type waitInputs struct {
+	For time.Duration `json:"for" required:"true" doc:"how long"`
+}
+
+type waitOutputs struct {
+	TookMS float64 `json:"took_ms" doc:"time waited"`
+}
+
+type inSyncInputs struct {
+	Within time.Duration `json:"within" default:"20s" doc:"how long to wait for it"`
+}
+
+type inSyncOutputs struct {
+	InSync     bool    `json:"in_sync" doc:"every broker is active and a voter, every partition has a leader and all its replicas in sync"`
+	WaitingFor string  `json:"waiting_for" doc:"what was missing at the end"`
+	TookMS     float64 `json:"took_ms" doc:"until it was so, or the waiting ended"`
+}
+
 type pickInputs struct {
 	Role  string `json:"role" required:"true" enum:"leader|follower|controller|any" doc:"leader or follower of the topic's first partition; a follower is not the controller where there is another"`
 	Topic string `json:"topic" doc:"full name of the topic, for leader and follower"`
@@ -79,10 +97,10 @@ func init() {
 	define(meta{
 		name: "disk.fill", note: "{broker}", needs: []setups.Ability{setups.AbilityFillDisk}, risk: spec.Disruptive,
 		doc:     "Fill the file system of a broker's data. The history has a disturbance until disk.free.",
-		command: "head -c 1G /dev/zero > <data dir of {broker}>/fill.ister",
+		command: "<fill the file system of {broker}>",
 	}, fillDisk, nil)
 	define(meta{
-		name: "disk.free", note: "{brokers}, lasted ms {lasted_ms}", risk: spec.Additive, doc: "Take back what disk.fill wrote.", command: "rm -f <data dir>/fill.ister",
+		name: "disk.free", note: "{brokers}, lasted ms {lasted_ms}", risk: spec.Additive, doc: "Take back what disk.fill wrote.", command: "<take it back>",
 	}, undo(faultDisk), nil)
 	define(meta{
 		name: "broker.pause", note: "{broker}", needs: []setups.Ability{setups.AbilityPause}, risk: spec.Disruptive,
@@ -93,9 +111,16 @@ func init() {
 		name: "broker.unpause", note: "{brokers}, lasted ms {lasted_ms}", risk: spec.Additive, doc: "Thaw frozen brokers.", command: "kill -CONT <pid>",
 	}, undo(faultPause), nil)
 	define(meta{
+		name: "run.wait", note: "{took_ms} ms", risk: spec.ReadOnly, doc: "Let time pass: for a fault that nothing can be waited for beside.", command: "sleep <{for}>",
+	}, runWait, nil)
+	define(meta{
+		name: "cluster.in_sync", note: "in sync {in_sync}, took ms {took_ms}", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.ReadOnly,
+		doc: "Wait until every broker is active and a voter, and every partition has a leader and all its replicas in sync.", command: "<repeat ister admin cluster status until nothing is under-replicated>",
+	}, clusterInSync, nil)
+	define(meta{
 		name: "broker.pick", note: "{name}, controller {controller}, leads {leads}", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.ReadOnly,
 		doc:     "Find a broker by what it does now; where several fit, the seed chooses.",
-		command: "ister admin cluster status[; ister admin topics describe {topic}]",
+		command: "<choose by ister admin cluster status and topics describe>",
 	}, pick, nil)
 }
 
@@ -227,7 +252,7 @@ func (e *Env) undoFaults() {
 func (e *Env) can(f setups.Fault) (setups.Faults, error) {
 	able, ok := e.Cluster.(setups.Faults)
 	if !ok || !slices.Contains(able.Can(), f) {
-		return nil, &EnvironmentError{fmt.Errorf("this cluster was started without what %s needs: give the scenario `cluster: {links: true}` or `disk: 128MiB`, or use another setup", f)}
+		return nil, &EnvironmentError{fmt.Errorf("this cluster was started without what %s needs: give the scenario `cluster: {links: true}` or `disk: 384MiB`, or use another setup", f)}
 	}
 	return able, nil
 }
@@ -281,6 +306,24 @@ func fillDisk(ctx context.Context, env *Env, in fillInputs) (faultOutputs, error
 
 func pauseBroker(_ context.Context, env *Env, in brokerInputs) (faultOutputs, error) {
 	return env.begin(faultPause, in.Broker, "", func() error { return env.Cluster.Pause(in.Broker) })
+}
+
+func runWait(ctx context.Context, _ *Env, in waitInputs) (waitOutputs, error) {
+	start := time.Now()
+	err := wait(ctx, in.For)
+	return waitOutputs{TookMS: since(start)}, err
+}
+
+func clusterInSync(ctx context.Context, env *Env, in inSyncInputs) (inSyncOutputs, error) {
+	start := time.Now()
+	bounded, cancel := context.WithTimeout(ctx, in.Within)
+	defer cancel()
+	err := inSync(bounded, env)
+	out := inSyncOutputs{InSync: err == nil, TookMS: since(start)}
+	if err != nil && ctx.Err() == nil {
+		out.WaitingFor, err = err.Error(), nil
+	}
+	return out, err
 }
 
 func pick(ctx context.Context, env *Env, in pickInputs) (pickOutputs, error) {

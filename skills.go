@@ -7,7 +7,7 @@ import (
 	"io/fs"
 )
 
-//go:embed SKILL.md mcp/SKILL.md scenarios/*/SKILL.md scenarios/*/scenario.yaml setups/*/SKILL.md
+//go:embed SKILL.md mcp/SKILL.md scenarios/*/SKILL.md scenarios/*/scenario.yaml setups/*/SKILL.md setups/*/*.sh
 //go:embed setups/compose/compose.yaml setups/compose/Dockerfile
 //go:embed clients/*/SKILL.md clients/*/*.sh clients/*/*.py clients/go/main.go docs/reference/*.md
 var skills embed.FS

@@ -164,6 +164,9 @@ func checkTree(root *cobra.Command, words []string, groupsToo bool) string {
 	if groupsToo && len(arguments) == 0 {
 		return "" // named in running text
 	}
+	if slices.ContainsFunc(arguments, func(a string) bool { return strings.HasPrefix(a, "$") }) {
+		return "" // a variable may hold flags, and any number of them
+	}
 	if err := cmd.ValidateArgs(arguments); err != nil {
 		return err.Error()
 	}

@@ -47,7 +47,7 @@ func killAll(shell *os.Process, apart bool, gone <-chan struct{}) {
 	}
 	tick := time.NewTicker(lookEvery)
 	defer tick.Stop()
-	for syscall.Kill(-shell.Pid, syscall.SIGKILL) == nil { // an error: there is no such group any more
+	for syscall.Kill(-shell.Pid, syscall.SIGKILL) == nil && groupRuns(shell.Pid) { // an error: there is no such group any more
 		select {
 		case <-tick.C:
 		case <-limit.C:

@@ -25,6 +25,13 @@ while IFS= read -r -d '' ister_out <&3 && IFS= read -r -d '' ister_line <&3; do
   printf '%s\n' "$?" >&4
 done`
 
+// togetherDriver has a process beside it that ends the group once this program is
+// gone, however that came: it reads from a pipe that nobody writes to. It is no
+// job, so that a line's wait does not wait for it.
+const togetherDriver = `
+( exec </dev/null >/dev/null 2>&1 3<&- 4>&-; read -r _ <&5; kill -9 0 ) & disown
+exec 5<&-` + driver
+
 // apartDriver first brings up the shell's own loopback interface and process
 // table, and says so. Outgoing connections take their ports from a range that no
 // skill listens on: by default it holds 50051 and the like, and a client could
@@ -32,6 +39,7 @@ done`
 const apartDriver = `
 if problem=$( { mount --make-rprivate / && mount -t proc proc /proc && ip link set lo up; } 2>&1 ); then
   echo 20000 40000 2>/dev/null >/proc/sys/net/ipv4/ip_local_port_range
+  exec 5<&-
   printf 'apart\n' >&4
 else
   printf '%s\n' "${problem//$'\n'/; }" >&4
@@ -45,6 +53,10 @@ var sharedNetwork = strings.NewReplacer(" && ip link set lo up", "", "  echo 200
 // errEnded is a shell that ended by itself.
 var errEnded = errors.New("the shell ended: a command of the line ends it (exit, exec)")
 
+// answersMax is how many answers nobody may wait for: that of a command that was
+// given up, and that of the shell's end. So listening never blocks.
+const answersMax = 2
+
 // endFor bounds how long the processes of a shell may take to be gone.
 const endFor = 10 * time.Second
 
@@ -52,6 +64,7 @@ const endFor = 10 * time.Second
 type shell struct {
 	cmd      *exec.Cmd
 	commands io.WriteCloser
+	watch    io.Closer // its end is that of a shell that is not apart
 	statuses *bufio.Reader
 	answers  chan answer
 	gone     chan struct{} // closed once the process has been waited for
@@ -74,16 +87,20 @@ func startShell(dir string, env []string, how separation) (*shell, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a pipe: %w", err)
 	}
-	program := driver
+	watched, watch, err := os.Pipe()
+	if err != nil {
+		return nil, fmt.Errorf("make a pipe: %w", err)
+	}
+	program := togetherDriver
 	if how != together {
 		program = apartDriver
 	}
 	if how == processes {
 		program = sharedNetwork.Replace(program)
 	}
-	s := &shell{commands: give, statuses: bufio.NewReader(heard), answers: make(chan answer), gone: make(chan struct{}), apart: how != together}
+	s := &shell{commands: give, watch: watch, statuses: bufio.NewReader(heard), answers: make(chan answer, answersMax), gone: make(chan struct{}), apart: how != together}
 	s.cmd = exec.Command("bash", "--noprofile", "--norc", "-c", program)
-	s.cmd.Dir, s.cmd.Env, s.cmd.ExtraFiles = dir, env, []*os.File{taken, tell}
+	s.cmd.Dir, s.cmd.Env, s.cmd.ExtraFiles = dir, env, []*os.File{taken, tell, watched}
 	s.cmd.SysProcAttr = attributes(how)
 	started := make(chan error)
 	go func() {
@@ -94,6 +111,7 @@ func startShell(dir string, env []string, how separation) (*shell, error) {
 		err := s.cmd.Start()
 		taken.Close()
 		tell.Close()
+		watched.Close()
 		started <- err
 		if err == nil {
 			_ = s.cmd.Wait() // ended by end, whatever its status
@@ -103,6 +121,7 @@ func startShell(dir string, env []string, how separation) (*shell, error) {
 	if err := <-started; err != nil {
 		give.Close()
 		heard.Close()
+		watch.Close()
 		return nil, fmt.Errorf("start a shell: %w", err)
 	}
 	if s.apart {
@@ -125,11 +144,7 @@ func (s *shell) listen() {
 				a.err = fmt.Errorf("the shell answered %q", line)
 			}
 		}
-		select {
-		case s.answers <- a:
-		case <-s.gone:
-			return
-		}
+		s.answers <- a
 		if err != nil {
 			return
 		}
@@ -154,6 +169,7 @@ func (s *shell) do(ctx context.Context, command, file string) (status int, err e
 func (s *shell) end() {
 	s.once.Do(func() {
 		s.commands.Close()
+		s.watch.Close()
 		killAll(s.cmd.Process, s.apart, s.gone)
 	})
 }

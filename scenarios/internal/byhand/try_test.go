@@ -68,7 +68,7 @@ func TestLinesShareAShell(t *testing.T) {
 }
 
 func TestWhatDoesNotHoldIsShown(t *testing.T) {
-	for name, tryer := range kinds(t, Options{LineLimit: 2 * time.Second}) {
+	for name, tryer := range kinds(t, Options{LineLimit: time.Second}) {
 		for line, want := range map[string]struct {
 			state   State
 			problem string
@@ -77,10 +77,10 @@ func TestWhatDoesNotHoldIsShown(t *testing.T) {
 			"echo 1; false # expect: 1":       {Fail, "line 10: exit status 1, want 0"},
 			"echo 1 # expect: 2 within 250ms": {Fail, `line 10: "2" is not printed within 250ms`},
 			"nosuchprogram":                   {Broken, "line 10: exit status 127, want 0"},
-			"while true; do :; done":          {Broken, "line 10: not ended after 2s"},
+			"while true; do :; done":          {Broken, "line 10: not ended after 1s"},
 			"exit 0":                          {Broken, "line 10: the shell ended"},
 			"if true":                         {Broken, "line 10: exit status"},
-			"echo starting & # expect: ready": {Fail, "line 10: not ended after 2s"},
+			"echo starting & # expect: ready": {Fail, "line 10: not ended after 1s"},
 		} {
 			t.Run(name+"/"+line, func(t *testing.T) {
 				r := try(t, tryer, "```bash", line, "echo never", "```")

@@ -22,7 +22,7 @@
 //	capture.go  capture.state
 //	message.go  message.*: records written and read step by step, and judged
 //	offsets.go  offsets.*: what a topic's partitions answer about offsets
-//	metadata.go  metadata.compare, namespace.create, topic.delete
+//	metadata.go  metadata.compare, namespace.*, topic.delete
 //	probe.go    broker.probe, admin.read: does everything answer
 //	whole.go    cluster.stop, cluster.kill, cluster.restart: every broker
 //	mistake.go  broker.mistake: starts that must be refused

@@ -40,6 +40,11 @@ type namespaceInputs struct {
 	Name string `json:"name" required:"true" doc:"name"`
 }
 
+type namespaceDeleteInputs struct {
+	Name      string `json:"name" required:"true" doc:"name"`
+	MissingOK bool   `json:"missing_ok" default:"false" doc:"a namespace that is not there is fine"`
+}
+
 type deleteInputs struct {
 	Name      string `json:"name" required:"true" doc:"full name; with count above 1 a prefix, to which 1, 2, ... is added"`
 	Count     int64  `json:"count" default:"1" min:"1" max:"1000" doc:"how many topics"`
@@ -60,6 +65,9 @@ func init() {
 	define(meta{
 		name: "namespace.create", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.Additive, doc: "Create a namespace, unless it is there.", command: "ister admin namespaces create {name}",
 	}, namespaceCreate, nil)
+	define(meta{
+		name: "namespace.delete", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.Destructive, doc: "Delete an empty namespace.", command: "ister admin namespaces delete {name}",
+	}, namespaceDelete, nil)
 	define(meta{
 		name: "topic.delete", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.Destructive, doc: "Delete topics with their records.", command: "ister admin topics delete {name}",
 	}, topicDelete, nil)
@@ -186,6 +194,19 @@ func namespaceCreate(ctx context.Context, env *Env, in namespaceInputs) (namespa
 		return in, fmt.Errorf("create namespace %s: %w", in.Name, err)
 	}
 	return in, nil
+}
+
+func namespaceDelete(ctx context.Context, env *Env, in namespaceDeleteInputs) (namespaceInputs, error) {
+	out := namespaceInputs{Name: in.Name}
+	admin, err := env.Admin()
+	if err != nil {
+		return out, err
+	}
+	_, err = admin.Namespaces.DeleteNamespace(ctx, &adminv1.DeleteNamespaceRequest{Name: in.Name})
+	if err != nil && !(in.MissingOK && isKind(err, adminv1.Refusal_NOT_FOUND)) {
+		return out, fmt.Errorf("delete namespace %s: %w", in.Name, err)
+	}
+	return out, nil
 }
 
 // isKind reports whether err is a refusal of that kind.

@@ -43,7 +43,7 @@ type epochEndOutputs struct {
 func init() {
 	define(meta{
 		name: "offsets.list", risk: spec.ReadOnly, doc: "Ask the leader of each partition of a topic for an offset.",
-		command: "kcat -Q -b <broker> -t {topic}:0:{time_ms}",
+		command: "<ListOffsets of {topic}: {at}>",
 	}, offsetsList, nil)
 	define(meta{
 		name: "offsets.epoch", risk: spec.ReadOnly, doc: "Ask a partition's leader where a leader epoch ended, as a client does that looks for truncation.",

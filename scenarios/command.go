@@ -20,6 +20,7 @@ import (
 	"github.com/ister-mq/ister/setups/compose"
 	"github.com/ister-mq/ister/setups/container"
 	"github.com/ister-mq/ister/setups/fault"
+	"github.com/ister-mq/ister/setups/netns"
 )
 
 // ExitCode is the process exit code that an error of the command stands for; 0
@@ -113,7 +114,7 @@ type common struct {
 }
 
 // knownSetups are those that a scenario may name.
-var knownSetups = []setups.Setup{fault.Setup{}, container.Setup{}, compose.Setup{}, attach.Setup{}}
+var knownSetups = []setups.Setup{fault.Setup{}, container.Setup{}, compose.Setup{}, netns.Setup{}, attach.Setup{}}
 
 // NewCommand makes the command tree. Its errors carry exit codes; see ExitCode.
 func NewCommand() *cobra.Command {

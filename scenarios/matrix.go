@@ -16,11 +16,15 @@ import (
 var setupNeeds = map[string][]string{
 	"container": {"docker"},
 	"compose":   {"docker", "docker-compose"},
+	"netns":     {needRoot},
 	"attach":    {needCluster},
 }
 
-// needCluster is a cluster that is there already: no machine of a CI has it.
-const needCluster = "cluster"
+// What a CI's jobs do not have: a cluster that is there already, and root.
+const (
+	needCluster = "cluster"
+	needRoot    = "root"
+)
 
 // matrixCellsMax is the bound that GitHub sets on a matrix.
 const matrixCellsMax = 256
@@ -83,8 +87,8 @@ func (c *common) matrixCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "matrix", Short: "List every scenario with every setup, for a CI",
 		Long: `List every shipped scenario with every setup that it runs on, what the setup needs, and the bound on its time.
-With --format github it is one line for fromJSON in a workflow; what needs a cluster that is there already
-is left out.`,
+With --format github it is one line for fromJSON in a workflow; what needs a cluster that is there already,
+or root, is left out.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cells, err := c.matrix()
@@ -106,6 +110,8 @@ is left out.`,
 
 // forCI keeps what a CI machine can run, as many as its matrix takes.
 func forCI(cells []matrixCell) []matrixCell {
-	kept := slices.DeleteFunc(slices.Clone(cells), func(cell matrixCell) bool { return slices.Contains(cell.Needs, needCluster) })
+	kept := slices.DeleteFunc(slices.Clone(cells), func(cell matrixCell) bool {
+		return slices.Contains(cell.Needs, needCluster) || slices.Contains(cell.Needs, needRoot)
+	})
 	return kept[:min(len(kept), matrixCellsMax)]
 }

@@ -365,7 +365,7 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"run", "broker-scaling", "-p", "topics"}, `--param "topics" is not name=value`},
 		{[]string{"run", "broker-scaling", "-p", "topic=3"}, "unknown parameter topic (did you mean topics?)"},
 		{[]string{"run", "broker-scaling", "-p", "topics=2"}, "topics: 2 is below the minimum 4"},
-		{[]string{"run", "broker-scaling", "--setup", "docker"}, "does not run on setup docker (it runs on: process, container, compose, attach)"},
+		{[]string{"run", "broker-scaling", "--setup", "docker"}, "does not run on setup docker (it runs on: process, container, compose, netns, attach)"},
 		{[]string{"run", "broker-scaling", "--keep", "maybe"}, "--keep maybe is not known (never, failure or always)"},
 		{[]string{"report", "nothing"}, "no run nothing in"},
 		{[]string{"verify"}, "verify takes one RUN, or --selftest"},

@@ -41,6 +41,10 @@ type Network struct {
 	cuts  map[way]bool           // guarded by mu
 	links map[string]setups.Link // guarded by mu, by end
 	turns chan struct{}          // guarded by mu; closed and replaced at every change
+
+	// Dial connects to the end behind a proxy; nil dials from here. It is set
+	// before the first Listen.
+	Dial func(ctx context.Context, address string) (net.Conn, error)
 }
 
 // way is one direction of the links between two ends; anyEnd stands for all.
@@ -173,8 +177,7 @@ func (p *Proxy) carry(near net.Conn) {
 	if err != nil {
 		return
 	}
-	dialer := net.Dialer{Timeout: dialTimeout}
-	far, err := dialer.DialContext(ctx, "tcp", address)
+	far, err := p.network.dial(ctx, address)
 	if err != nil {
 		return
 	}
@@ -194,6 +197,15 @@ func (p *Proxy) carry(near net.Conn) {
 	carry(way{from, p.to}, near, far)
 	carry(way{p.to, from}, far, near)
 	pumps.Wait()
+}
+
+func (n *Network) dial(ctx context.Context, address string) (net.Conn, error) {
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if n.Dial != nil {
+		return n.Dial(ctx, address)
+	}
+	return new(net.Dialer).DialContext(ctx, "tcp", address)
 }
 
 // open waits until a link is cut in neither direction, since a connection needs

@@ -10,7 +10,8 @@
 //	doc.go      this page
 //	process.go  the setup and its cluster
 //	mistake.go  starts that a broker must refuse
+//	place.go    where a broker listens and its process lives
 //	ledger.go   what was started, also for a later `clean`
 //	held.go     starting what the ledger knows from the first moment
-//	wait_linux.go, wait_other.go  an end without reaping
+//	wait_linux.go, wait_other.go  an end without reaping, a stop of every thread
 package process

@@ -60,6 +60,10 @@ func (Setup) New(ctx context.Context, options setups.Options) (setups.Cluster, e
 	return &cluster{binaries: binaries, path: path, digest: digest, dir: dir, ledger: binaries.Ledger.(*Ledger), http: &http.Client{Timeout: time.Second}}, nil
 }
 
+// stopWait bounds the wait until every thread of a broker is frozen: the signal
+// reaches them one by one, and one that runs may still answer meanwhile.
+const stopWait = 5 * time.Second
+
 // closeGrace is how long Close lets brokers end in order.
 const closeGrace = 5 * time.Second
 
@@ -69,6 +73,7 @@ type cluster struct {
 	ledger            *Ledger
 	http              *http.Client
 	front             func(name, listens string) (string, error) // nil: nothing stands in front
+	place             func(name string) (Place, error)           // nil: this machine
 
 	mu      sync.Mutex
 	brokers []*broker // guarded by mu
@@ -79,6 +84,7 @@ type cluster struct {
 type broker struct {
 	setups.Broker
 	path, digest string // of its binary
+	place        Place
 	args         []string
 	run          *running // nil: not running
 }
@@ -193,25 +199,28 @@ func tail(path string, n int) string {
 
 // prepare gives the next broker its name, ports and directory.
 func (c *cluster) prepare() (*broker, error) {
-	ports, err := setups.FreePorts(4)
-	if err != nil {
-		return nil, err
-	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {
 		return nil, errors.New("the cluster is closed")
 	}
 	name := fmt.Sprintf("b%d", len(c.brokers)+1)
+	placed := here
+	if c.place != nil {
+		placed = c.place
+	}
+	place, err := placed(name)
+	if err != nil {
+		return nil, fmt.Errorf("find a place for %s: %w", name, err)
+	}
 	home := filepath.Join("brokers", name)
 	if err := os.MkdirAll(filepath.Join(c.dir, home), 0o755); err != nil {
 		return nil, fmt.Errorf("make the broker's directory: %w", err)
 	}
-	at := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", ports[i]) }
-	b := &broker{path: c.path, digest: c.digest,
-		Broker: setups.Broker{Name: name, Kafka: at(0), Admin: at(1), Raft: at(2), Metrics: at(3), LogFile: filepath.Join(home, "log")}}
-	b.args = []string{"broker", "--data-dir", filepath.Join(c.dir, home, "data"), "--broker-addr", b.Kafka, "--admin-addr", b.Admin,
-		"--raft-addr", b.Raft, "--prom-exporter", b.Metrics}
+	b := &broker{path: c.path, digest: c.digest, place: place,
+		Broker: setups.Broker{Name: name, Kafka: place.Kafka, Admin: place.Admin, Raft: place.Raft, Metrics: place.Metrics, LogFile: filepath.Join(home, "log")}}
+	b.args = append([]string{"broker", "--data-dir", filepath.Join(c.dir, home, "data"), "--broker-addr", b.Kafka,
+		"--raft-addr", b.Raft, "--prom-exporter", b.Metrics, "--admin-addr"}, place.admin()...)
 	if c.front != nil {
 		advertised, err := c.front(name, b.Raft)
 		if err != nil {
@@ -247,7 +256,7 @@ func (c *cluster) launch(b *broker) error {
 	if c.closed {
 		return errors.New("the cluster is closed")
 	}
-	if err := c.ledger.Start(b.Name, cmd); err != nil {
+	if err := b.place.within(func() error { return c.ledger.Start(b.Name, cmd) }); err != nil {
 		return err
 	}
 	b.run = &running{pid: cmd.Process.Pid, done: make(chan struct{})}
@@ -406,10 +415,14 @@ func (c *cluster) Kill(ctx context.Context, name string) error {
 
 func (c *cluster) Pause(name string) error {
 	b, err := c.alive(name)
-	if err == nil {
-		b.run.signal(syscall.SIGSTOP)
+	if err != nil {
+		return err
 	}
-	return err
+	b.run.signal(syscall.SIGSTOP)
+	if !awaitStop(b.run.pid, stopWait) {
+		return fmt.Errorf("%s did not freeze within %s of SIGSTOP", name, stopWait)
+	}
+	return nil
 }
 
 func (c *cluster) Resume(name string) error {

@@ -2,6 +2,11 @@ package process
 
 import (
 	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -15,4 +20,27 @@ func awaitExit(pid int) bool {
 			return err == nil
 		}
 	}
+}
+
+// awaitStop waits until every thread of a process is stopped, or the process has
+// ended. False: the time was up first.
+func awaitStop(pid int, limit time.Duration) bool {
+	for deadline := time.Now().Add(limit); !stopped(pid); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			return false
+		}
+	}
+	return true
+}
+
+func stopped(pid int) bool {
+	threads, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/stat", pid))
+	for _, path := range threads {
+		data, err := os.ReadFile(path)
+		_, state, _ := strings.Cut(string(data), ") ") // the name may hold spaces
+		if err == nil && !strings.ContainsAny(state[:min(1, len(state))], "TtZX") {
+			return false
+		}
+	}
+	return true
 }

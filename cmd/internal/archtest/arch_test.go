@@ -49,7 +49,7 @@ var layers = [][]string{
 	{"setups/process"},
 	{"setups/internal/docker"},
 	{"admin/cli", "scenarios/internal/load", "scenarios/internal/report", "setups/fault", "setups/attach"},
-	{"setups/container"},
+	{"setups/container", "setups/netns"},
 	{"setups/compose"},
 	{"scenarios/internal/verb", "setups/setuptest"},
 	{"scenarios/internal/run"},

@@ -18,7 +18,7 @@ var banned = map[string]string{
 
 // foreign are names that belong to a library or a protocol and are quoted as
 // they are.
-var foreign = regexp.MustCompile(`AddNonvoter|raft\.Nonvoter|NonVoter|Nonvoter|RegisterObserver|NewObserver|raft\.Observer|DeregisterObserver|prometheus\.Observer|(?i)sharded lock`)
+var foreign = regexp.MustCompile(`AddNonvoter|raft\.Nonvoter|NonVoter|Nonvoter|RegisterObserver|NewObserver|raft\.Observer|DeregisterObserver|prometheus\.Observer|attrs\.MasterIndex|(?i)sharded lock`)
 
 func TestVocabulary(t *testing.T) {
 	root := "../../.."

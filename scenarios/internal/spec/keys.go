@@ -21,4 +21,4 @@ var ops = []string{"==", "!=", "<", "<=", ">", ">=", "contains", "excludes"}
 
 // Setups are the words that `setups` may hold, in the order in which they are
 // offered.
-var Setups = []string{"process", "container", "compose", "attach"}
+var Setups = []string{"process", "container", "compose", "netns", "attach"}

@@ -88,7 +88,7 @@ func init() {
 func buildFind(ctx context.Context, env *Env, _ none) (findOutputs, error) {
 	builder, ok := setups.As[setups.Builder](env.Cluster)
 	if !ok {
-		return findOutputs{}, fmt.Errorf("this setup does not tell builds of the broker apart: use one of process, container, compose")
+		return findOutputs{}, fmt.Errorf("this setup does not tell builds of the broker apart: use one of process, container, compose, netns")
 	}
 	first, next, err := builder.Builds(ctx, env.UpgradeBinary)
 	if err != nil {
@@ -223,7 +223,7 @@ func brokerUpgrade(ctx context.Context, env *Env, in upgradeInputs) (upgradeOutp
 	}
 	upgrader, ok := setups.As[setups.Upgrader](env.Cluster)
 	if !ok {
-		return out, fmt.Errorf("this setup cannot start a broker with another binary: use one of process, container, compose")
+		return out, fmt.Errorf("this setup cannot start a broker with another binary: use one of process, container, compose, netns")
 	}
 	before, cancel := context.WithTimeout(ctx, in.Within)
 	defer cancel()

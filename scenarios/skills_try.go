@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"text/tabwriter"
 	"time"
 
@@ -22,6 +23,9 @@ import (
 	"github.com/ister-mq/ister/scenarios/internal/report"
 )
 
+// jobsMax bounds how many skills are tried at once, each with brokers of its own.
+const jobsMax = 16
+
 // tries are the flags of `skills try`.
 type tries struct {
 	root     string
@@ -31,6 +35,7 @@ type tries struct {
 	quiet    bool
 	timeout  time.Duration
 	lineTime time.Duration
+	jobs     int
 }
 
 // tried is the result of `skills try`.
@@ -62,6 +67,7 @@ Exit codes: 0 everything tried holds, 1 something stated does not, 2 usage, 3 no
 	cmd.Flags().BoolVar(&t.docker, "docker", false, "also try blocks that need a Docker engine, on this machine's network")
 	cmd.Flags().BoolVar(&t.keep, "keep", false, "keep the directory of a skill that does not pass")
 	cmd.Flags().BoolVarP(&t.quiet, "quiet", "q", false, "only the table, and what fails")
+	cmd.Flags().IntVar(&t.jobs, "jobs", 2, "how many skills at a time, where each has a network of its own")
 	cmd.Flags().DurationVar(&t.timeout, "timeout", byhand.DefaultSkillLimit, "how long one skill may take")
 	cmd.Flags().DurationVar(&t.lineTime, "line-timeout", byhand.DefaultLineLimit, "how long one line may take")
 	return cmd
@@ -70,6 +76,9 @@ Exit codes: 0 everything tried holds, 1 something stated does not, 2 usage, 3 no
 func (c *common) trySkills(cmd *cobra.Command, t tries, args []string) error {
 	if t.timeout <= 0 || t.lineTime <= 0 {
 		return &usageError{fmt.Errorf("--timeout and --line-timeout are %s and %s, want more than 0", t.timeout, t.lineTime), ""}
+	}
+	if t.jobs < 1 || t.jobs > jobsMax {
+		return &usageError{fmt.Errorf("--jobs is %d, want 1 to %d", t.jobs, jobsMax), ""}
 	}
 	skills, err := skillsToTry(t.root, args)
 	if err != nil {
@@ -87,22 +96,26 @@ func (c *common) trySkills(cmd *cobra.Command, t tries, args []string) error {
 	}
 	show := &tryDisplay{out: out, quiet: t.quiet}
 	tryer := byhand.New(byhand.Options{Bin: bin, Source: source, Docker: t.docker, LineLimit: t.lineTime, SkillLimit: t.timeout, Keep: t.keep, Say: show.line})
-	result := tried{Separation: tryer.Separation(), Skills: []byhand.Result{}}
+	result := tried{Separation: tryer.Separation()}
 	if !t.quiet {
 		fmt.Fprintf(out, "each try has: %s\n", result.Separation)
 	}
-	for _, s := range skills {
-		if cmd.Context().Err() != nil {
-			break
-		}
-		blocks, mistakes := byhand.Parse(s.text)
-		if len(mistakes) > 0 {
+	blocks := make([][]byhand.Block, len(skills))
+	for i, s := range skills {
+		var mistakes []byhand.Mistake
+		if blocks[i], mistakes = byhand.Parse(s.text); len(mistakes) > 0 {
 			return &usageError{fmt.Errorf("%s:%d: %s", s.file, mistakes[0].Number, mistakes[0].Message), mistakes[0].Hint}
 		}
-		r := tryer.Try(cmd.Context(), s.file, s.name, blocks)
-		show.skill(r)
-		result.Skills = append(result.Skills, r)
 	}
+	jobs := t.jobs
+	if !tryer.Alone() || t.docker { // the ports are those of this machine
+		jobs = 1
+	}
+	result.Skills = atOnce(jobs, skills, func(i int, s skill) byhand.Result {
+		r := tryer.Try(cmd.Context(), s.file, s.name, blocks[i])
+		show.skill(r)
+		return r
+	})
 	result.judge(cmd.Context())
 	if c.json() {
 		if err := printJSON(cmd.OutOrStdout(), result); err != nil {
@@ -115,6 +128,23 @@ func (c *common) trySkills(cmd *cobra.Command, t tries, args []string) error {
 		return &exitError{code: result.ExitCode, silent: true}
 	}
 	return nil
+}
+
+// atOnce calls do for each skill, so many at a time, and returns the results in
+// the order of the skills.
+func atOnce(jobs int, skills []skill, do func(int, skill) byhand.Result) []byhand.Result {
+	results := make([]byhand.Result, len(skills))
+	places := make(chan struct{}, jobs)
+	var all sync.WaitGroup
+	for i, s := range skills {
+		places <- struct{}{}
+		all.Go(func() {
+			results[i] = do(i, s)
+			<-places
+		})
+	}
+	all.Wait()
+	return results
 }
 
 // skillsToTry reads the given skills, or all of the tree, or those that this
@@ -283,10 +313,14 @@ func stateWord(s byhand.State) string {
 type tryDisplay struct {
 	out   io.Writer
 	quiet bool
-	file  string // whose lines are being shown
+
+	mu   sync.Mutex
+	file string // whose lines are being shown
 }
 
 func (d *tryDisplay) line(file string, l byhand.LineResult) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if d.quiet && l.State == byhand.Pass {
 		return
 	}
@@ -319,6 +353,8 @@ func (d *tryDisplay) line(file string, l byhand.LineResult) {
 
 // skill says what concerns a whole skill.
 func (d *tryDisplay) skill(r byhand.Result) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
 	if r.Problem != "" && len(r.Lines) == 0 {
 		fmt.Fprintf(d.out, "%s: %s: %s\n", r.File, stateWord(r.State), r.Problem)
 	}

@@ -88,10 +88,33 @@ func TestSkillsTryRefusesWrongUsage(t *testing.T) {
 	}{
 		{"nowhere", 2, "give a SKILL.md or a directory with one"},
 		{"--timeout 0s " + dir, 2, "want more than 0"},
+		{"--jobs 0 " + dir, 2, "--jobs is 0, want 1 to 16"},
 		{"--ister-bin " + filepath.Dir(ister) + " " + dir, 4, "is not an executable file"},
 	} {
 		if code, _, errOut := scenario(t, fakecluster.Setup{}, append([]string{"skills", "try"}, strings.Fields(c.args)...)...); code != c.code || !strings.Contains(errOut, c.want) {
 			t.Errorf("%s: exit %d, %s; want %d, %s", c.args, code, errOut, c.code, c.want)
+		}
+	}
+}
+
+func TestSkillsTriedAtOnceAreInOrder(t *testing.T) {
+	dir, ister := byHand(t, "echo $PWD")
+	second := filepath.Join(filepath.Dir(dir), "second")
+	if err := os.CopyFS(second, os.DirFS(dir)); err != nil {
+		t.Fatal(err)
+	}
+	args := []string{"skills", "try", "--ister-bin", ister, "--jobs", "3", "-o", "json"}
+	for range 3 {
+		args = append(args, dir, second)
+	}
+	code, out, errOut := scenario(t, fakecluster.Setup{}, args...)
+	var result tried
+	if err := json.Unmarshal([]byte(out), &result); err != nil || code != 0 || len(result.Skills) != 6 {
+		t.Fatalf("exit %d, %v: %s%s", code, err, out, errOut)
+	}
+	for i, r := range result.Skills {
+		if want := []string{dir, second}[i%2]; r.State != byhand.Pass || r.File != want+"/"+skillFile {
+			t.Errorf("%d: %+v", i, r)
 		}
 	}
 }

@@ -112,6 +112,9 @@ func New(options Options) *Tryer {
 	return t
 }
 
+// Alone reports whether tries do not meet each other's ports.
+func (t *Tryer) Alone() bool { return t.apart == network }
+
 // Separation says what each try has for itself.
 func (t *Tryer) Separation() string {
 	if t.why != "" {
@@ -138,6 +141,8 @@ func (t *Tryer) Try(ctx context.Context, file, name string, blocks []Block) Resu
 		todo = append(todo, b)
 	}
 	switch {
+	case ctx.Err() != nil:
+		r.State, r.Problem = Interrupted, "interrupted before it began"
 	case len(blocks) == 0:
 		r.State = None
 	case len(todo) == 0:

@@ -16,7 +16,6 @@ case $name in *[!a-z0-9-]* | '') fail "expected a NAME of letters, digits and -,
 dir=${EXAMPLE_BROKERS_DIR:-${SCENARIO_RUN_DIR:-$PWD}/brokers}
 home=$dir/$name
 ister=${SCENARIO_ISTER_BIN:-ister}
-command -v "$ister" >/dev/null || fail "$ister is no command: put ister on PATH, or give --ister-bin"
 # A setting of the caller's environment would reach the broker.
 unset $(env | sed -n 's/^\(ISTER_[A-Z_]*\)=.*/\1/p') 2>/dev/null || true
 
@@ -31,6 +30,7 @@ runs() {
 
 # launch PORT...: starts the broker and waits until it says that it serves, or has ended; its exit status is in $ended.
 launch() {
+	command -v "$ister" >/dev/null || fail "$ister is no command: put ister on PATH, or give --ister-bin"
 	mark=$(wc -c <"$home/log" 2>/dev/null || echo 0)
 	"$ister" broker --join --data-dir "$home/data" --broker-addr "127.0.0.1:$1" --admin-addr "127.0.0.1:$2" \
 		--raft-addr "127.0.0.1:$3" --prom-exporter "127.0.0.1:$4" >>"$home/log" 2>&1 </dev/null &

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -105,6 +106,9 @@ func Rewrite(formats []string, dir string) ([]string, error) {
 // after a crash of the runner, ends them.
 func samplesOf(dir string) ([]report.Event, error) {
 	file, err := os.Open(filepath.Join(dir, EventsFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil // the runner was killed before there was one
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read the samples: %w", err)
 	}

@@ -14,7 +14,7 @@ import (
 func (a *app) clusterCommand() *cobra.Command {
 	return newGroup("cluster", "Members of the cluster, and operations under way",
 		"Members of the cluster, and operations under way.",
-		a.statusCommand(), a.membersCommand(), a.addNodeCommand(), a.promoteNodeCommand(), a.demoteNodeCommand(), a.removeNodeCommand(),
+		a.statusCommand(), a.healthCommand(), a.membersCommand(), a.addNodeCommand(), a.promoteNodeCommand(), a.demoteNodeCommand(), a.removeNodeCommand(),
 		a.transferCommand(), a.movesCommand(), a.operationsCommand())
 }
 

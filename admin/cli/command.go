@@ -96,12 +96,23 @@ func (a *app) run(do func(*call) error) func(*cobra.Command, []string) error {
 	}
 }
 
-func (a *app) connect(timeout time.Duration) (*client.Client, error) {
-	endpoints := client.EndpointsFromEnvironment()
+// endpoints are the admin addresses given, or the default.
+func (a *app) endpoints() []string {
+	given := client.EndpointsFromEnvironment()
 	if a.endpoint != "" {
-		endpoints = strings.Split(a.endpoint, ",")
+		given = strings.Split(a.endpoint, ",")
 	}
-	return client.New(client.Options{Endpoints: endpoints, Actor: actor(), RetryFor: min(10*time.Second, timeout)})
+	var out []string
+	for _, text := range given {
+		if text = strings.TrimSpace(text); text != "" {
+			out = append(out, text)
+		}
+	}
+	return out
+}
+
+func (a *app) connect(timeout time.Duration) (*client.Client, error) {
+	return client.New(client.Options{Endpoints: a.endpoints(), Actor: actor(), RetryFor: min(10*time.Second, timeout)})
 }
 
 // actor names who runs the command, for the record.

@@ -48,6 +48,7 @@ var layers = [][]string{
 	{"admin/client", "scenarios/internal/spec", "scenarios/internal/byhand", "scenarios/internal/verdict", "setups/internal/build"},
 	{"setups/process"},
 	{"setups/internal/docker"},
+	{"admin/health"},
 	{"admin/cli", "scenarios/internal/load", "scenarios/internal/report", "setups/fault", "setups/attach"},
 	{"setups/container", "setups/netns"},
 	{"setups/compose"},

@@ -26,5 +26,6 @@
 //	probe.go    broker.probe, admin.read: does everything answer
 //	whole.go    cluster.stop, cluster.kill, cluster.restart: every broker
 //	mistake.go  broker.mistake: starts that must be refused
+//	health.go   cluster.health
 //	upgrade.go  two builds of the broker, and brokers that go from one to the other
 package verb

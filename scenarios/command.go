@@ -150,7 +150,7 @@ Exit codes: 0 pass, 1 criteria failed, 2 usage or invalid YAML, 3 inconclusive, 
 		return &usageError{err, "see: " + cmd.CommandPath() + " --help"}
 	})
 	root.AddCommand(c.schemaCommand(), c.skillsCommand(), c.matrixCommand(), c.newScenarioCommand())
-	root.AddCommand(c.listCommand(), c.showCommand(), c.planCommand(), c.runCommand(), c.watchCommand(), c.stepCommand(), c.resumeCommand(), c.runsCommand(), c.reportCommand(), c.verifyCommand(),
+	root.AddCommand(c.listCommand(), c.showCommand(), c.planCommand(), c.runCommand(), c.watchCommand(), c.stepCommand(), c.resumeCommand(), c.runsCommand(), c.tableCommand(), c.reportCommand(), c.verifyCommand(),
 		c.stopCommand(), c.cleanCommand(), c.lintCommand(), c.doctorCommand())
 	return root
 }

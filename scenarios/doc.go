@@ -15,6 +15,7 @@
 //	detached.go  supervisors, watch
 //	pausing.go   step, resume, runs that pause
 //	reading.go   list, show, plan, report, doctor, verify
+//	table.go     table
 //	lint.go      lint
 //	lint_sarif.go  its findings for code scanning
 //	schema.go    the JSON Schema of scenario files

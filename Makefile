@@ -6,6 +6,7 @@ export CGO_ENABLED ?= 0
 SEEDS  ?= 200
 SEED   ?=
 ROUNDS ?= 20
+SCENARIO ?= broker-scaling
 LDFLAGS := -s -w
 
 .PHONY: help
@@ -52,11 +53,8 @@ plants: ## build the simulator with each planted bug; it must catch every one
 	./broker/internal/sim/plants.sh
 
 .PHONY: scenarios
-scenarios: ## run every scenario on processes, broker-scaling on containers too (needs Docker)
-	go run ./cmd/scenario run broker-scaling
-	go run ./cmd/scenario run kill-and-recover
-	go run ./cmd/scenario run broker-scaling --setup container
-	go run ./cmd/scenario run broker-scaling --setup compose
+scenarios: build ## run SCENARIO=broker-scaling on every setup of this machine, and print criteria by setup
+	./scenarios/everywhere.sh $(SCENARIO)
 
 .PHONY: containers
 containers: ## conformance of every setup, with Docker and root

@@ -120,11 +120,9 @@ func (t *table) group() {
 }
 
 // compare finds what came out differently: of the runs as a whole, and of each
-// criterion. A criterion that some run did not judge is one of these.
+// criterion that more than one of them judged. What a run did not judge is told
+// once for the run.
 func (t *table) compare() {
-	if len(t.Runs) < 2 {
-		return
-	}
 	words := make([]string, len(t.Runs))
 	differ := false
 	for i, column := range t.Runs {
@@ -134,18 +132,34 @@ func (t *table) compare() {
 	if differ {
 		t.Disagreements = append(t.Disagreements, "verdict: "+strings.Join(words, ", "))
 	}
+	missing := make([]int, len(t.Runs))
 	for i := range t.Rows {
 		row := &t.Rows[i]
-		first := row.Cells[0].status()
+		seen := map[string]bool{}
 		for j, cell := range row.Cells {
 			words[j] = t.Runs[j].Name + " " + cell.status()
-			row.Disagree = row.Disagree || cell.status() != first
+			if cell.judged() {
+				seen[cell.status()] = true
+			}
 		}
+		for j, cell := range row.Cells {
+			if len(seen) > 0 && !cell.judged() { // another run did
+				missing[j]++
+			}
+		}
+		row.Disagree = len(seen) > 1
 		if row.Disagree {
 			t.Disagreements = append(t.Disagreements, fmt.Sprintf("%s/%s: %s", row.Aspect, row.ID, strings.Join(words, ", ")))
 		}
 	}
+	for i, n := range missing {
+		if n > 0 {
+			t.Disagreements = append(t.Disagreements, fmt.Sprintf("%s did not judge %d of %d criteria and guards that another run did", t.Runs[i].Name, n, len(t.Rows)))
+		}
+	}
 }
+
+func (c *tableCell) judged() bool { return c != nil && c.Status != report.NotEvaluated }
 
 func (c *tableCell) status() string {
 	if c == nil {
@@ -231,7 +245,7 @@ func (t table) write(out io.Writer) {
 		t.part(out, from, min(len(t.Runs), from+fit))
 	}
 	for _, line := range t.Disagreements {
-		fmt.Fprintln(out, clipped("DISAGREE "+line, report.Width))
+		fmt.Fprintln(out, strings.Join(foldedAt("DISAGREE "+line, report.Width), "\n         "))
 	}
 	if len(t.Disagreements) == 0 && len(t.Runs) > 1 {
 		fmt.Fprintln(out, "the runs agree on every criterion and on the verdict")
@@ -289,6 +303,20 @@ func clipped(text string, width int) string {
 		return text
 	}
 	return string([]rune(text)[:max(0, width-3)]) + "..."
+}
+
+// foldedAt breaks a line at spaces, the later parts of which are written nine
+// columns in.
+func foldedAt(line string, width int) (parts []string) {
+	for _, word := range strings.Fields(line) {
+		last := len(parts) - 1
+		if last < 0 || utf8.RuneCountInString(parts[last])+1+utf8.RuneCountInString(word) > width-9*min(last, 1) {
+			parts = append(parts, word)
+			continue
+		}
+		parts[last] += " " + word
+	}
+	return parts
 }
 
 // markdown renders the table for a page, such as the summary of a CI.

@@ -63,8 +63,8 @@ func TestTableTellsWhereSetupsDisagree(t *testing.T) {
 	}{
 		"verdict":    {func(r *report.Run) { r.Verdict = report.Inconclusive }, "verdict: process pass, container inconclusive"},
 		"fails":      {func(r *report.Run) { r.Criteria[0].Status = report.CheckFail }, "scale-up/voters: process pass, container fail"},
-		"not judged": {func(r *report.Run) { r.Criteria = r.Criteria[:1] }, "scale-up/lost: process pass, container not judged"},
-		"guard":      {func(r *report.Run) { r.Guards[0].Status = report.NotEvaluated }, "scale-up/in_flight: process pass, container not evaluated"},
+		"not judged": {func(r *report.Run) { r.Criteria = r.Criteria[:1] }, "container did not judge 1 of 2 criteria and guards"},
+		"guard":      {func(r *report.Run) { r.Guards[0].Status = report.NotEvaluated }, "container did not judge 1 of 3 criteria and guards"},
 	} {
 		runs := ranOn(t, c.change, "process", "container")
 		for _, format := range []string{"text", "md", "json"} {

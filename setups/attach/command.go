@@ -159,7 +159,11 @@ func (c *cluster) variables(name string) []string {
 		"SCENARIO_ADMIN=" + strings.Join(c.journal.Admin, ","), "SCENARIO_BOOTSTRAP=" + strings.Join(c.journal.Bootstrap, ","),
 	}
 	if c.options.Binary != "" {
-		variables = append(variables, "SCENARIO_ISTER_BIN="+c.options.Binary)
+		binary, err := filepath.Abs(c.options.Binary) // the command runs in another directory
+		if err != nil {
+			binary = c.options.Binary
+		}
+		variables = append(variables, "SCENARIO_ISTER_BIN="+binary)
 	}
 	for _, b := range c.brokers {
 		if b.Name == name {

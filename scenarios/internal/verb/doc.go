@@ -19,6 +19,8 @@
 //	fault.go    network.*, disk.*, freezing of brokers, broker.pick
 //	epochs.go   epochs.*: who leads, as every broker tells it
 //	chaos.go    chaos.kill
+//	soak.go     chaos.soak: windows of load that are judged and given up
+//	soak_mix.go what a soak does to the cluster, and what brokers use
 //	capture.go  capture.state
 //	message.go  message.*: records written and read step by step, and judged
 //	offsets.go  offsets.*: what a topic's partitions answer about offsets

@@ -328,3 +328,17 @@ func TestPlainCalls(t *testing.T) {
 		t.Errorf("nobody: %v", err)
 	}
 }
+
+// A host name that nobody knows fails before there is an address to name.
+func TestAnUnknownHostIsNamed(t *testing.T) {
+	c, err := New(Options{Endpoints: []string{"no-such-host.invalid:50051"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	_, err = c.Cluster.GetStatus(t.Context(), &adminv1.GetStatusRequest{})
+	var unreachable *Unreachable
+	if !errors.As(err, &unreachable) || !strings.Contains(err.Error(), "lookup no-such-host.invalid") {
+		t.Errorf("%v", err)
+	}
+}

@@ -120,7 +120,10 @@ func refusalOf(err *connect.Error) *Refusal {
 func plainCause(err error) string {
 	var op *net.OpError
 	if errors.As(err, &op) && op.Err != nil {
-		if op.Op == "dial" {
+		switch {
+		case op.Op == "dial" && op.Addr == nil: // a name that has no address
+			return op.Err.Error()
+		case op.Op == "dial":
 			return "connect " + op.Addr.String() + ": " + strings.TrimPrefix(op.Err.Error(), "connect: ")
 		}
 		return op.Op + ": " + op.Err.Error()

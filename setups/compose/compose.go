@@ -338,10 +338,15 @@ func (c *cluster) network() string { return c.project + "_cluster" }
 // and compose gives a broker another image.
 func (Setup) Cannot(ability setups.Ability) *setups.Refused {
 	switch ability {
-	case setups.AbilityUpgrade, setups.AbilityCutOff:
+	case setups.AbilityUpgrade, setups.AbilityMistake, setups.AbilityCutOff:
 		return nil
 	}
 	return setups.StartsBrokers("compose", ability)
+}
+
+// Mistake implements setups.Mistaker.
+func (c *cluster) Mistake(ctx context.Context, name string, mistake setups.Mistake) (setups.Mistaken, error) {
+	return c.Fleet.Mistake(ctx, c.dir, c.network(), name, mistake)
 }
 
 // Can implements setups.Faults.

@@ -157,5 +157,13 @@ func (c *cluster) Close(ctx context.Context) []string {
 	return left
 }
 
+// Mistake implements setups.Mistaker.
+func (c *cluster) Mistake(ctx context.Context, name string, mistake setups.Mistake) (setups.Mistaken, error) {
+	if c.networks == nil {
+		return setups.Mistaken{}, errors.New("the cluster was not formed")
+	}
+	return c.Fleet.Mistake(ctx, c.dir, c.networks.cluster, name, mistake)
+}
+
 // logFile is the path of a broker's log below the run's directory.
 func logFile(name string) string { return filepath.Join("brokers", name, "log") }

@@ -22,7 +22,7 @@ const engineTimeout = 10 * time.Second
 // Cannot implements setups.Limited: a run on it has all faults.
 func (Setup) Cannot(ability setups.Ability) *setups.Refused {
 	switch ability {
-	case setups.AbilityUpgrade, setups.AbilityCutOff, setups.AbilitySlow, setups.AbilityFillDisk:
+	case setups.AbilityUpgrade, setups.AbilityMistake, setups.AbilityCutOff, setups.AbilitySlow, setups.AbilityFillDisk:
 		return nil
 	}
 	return setups.StartsBrokers("container", ability)

@@ -14,6 +14,7 @@
 //	image.go   the image, named by the binary's digest
 //	box.go     one container: start, end, freeze, log
 //	fleet.go   the brokers of a cluster and their life
+//	mistake.go starts that a broker must refuse
 //	network.go cutting a broker off
 //	disk.go    filling and freeing a volume
 //	clean.go   removal by label

@@ -11,7 +11,7 @@ LDFLAGS := -s -w
 
 .PHONY: help
 help: ## list the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "  %-12s %s\n", $$1, $$2}'
 
 .PHONY: build
 build: ## build bin/ister and bin/scenario, static
@@ -56,9 +56,21 @@ plants: ## build the simulator with each planted bug; it must catch every one
 scenarios: build ## run SCENARIO=broker-scaling on every setup of this machine, and print criteria by setup
 	./scenarios/everywhere.sh $(SCENARIO)
 
+.PHONY: byhand
+byhand: build ## do what the skills tell a person to type, line by line (root, kcat, jq, curl)
+	bin/ister scenario skills try --ister-bin bin/ister
+
+.PHONY: browser
+browser: ## report.html in headless Chromium (needs chromium)
+	go test -tags browser -count=1 -timeout 5m ./scenarios/internal/report
+
+.PHONY: mcp-e2e
+mcp-e2e: ## an MCP client drives a scenario on real brokers, step by step
+	go test -tags e2e -count=1 -timeout 5m -run EndToEnd ./mcp
+
 .PHONY: containers
 containers: ## conformance of every setup, with Docker and root
-	CGO_ENABLED=0 go test -tags containers -count=1 -timeout 15m ./setups/setuptest
+	CGO_ENABLED=0 go test -tags containers -count=1 -timeout 15m ./setups/setuptest ./setups/netns
 
 .PHONY: chaos
 chaos: ## kill -9 and restart random brokers under load, ROUNDS=20 times

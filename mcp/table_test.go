@@ -188,7 +188,7 @@ func TestWrongArguments(t *testing.T) {
 		{"topics_create", map[string]any{"name": strings.Repeat("a", 600)}, codeInvalidArgument, "longer than"},
 		{"operations_show", map[string]any{"operation_id": "seven"}, codeInvalidArgument, "matching"},
 		{"scenario_list", map[string]any{"filter": "x"}, codeUnknownArgument, "limit, cursor"},
-		{"scenario_list", map[string]any{"cursor": "9"}, codeInvalidArgument, "next_cursor"},
+		{"scenario_list", map[string]any{"cursor": "900"}, codeInvalidArgument, "next_cursor"},
 		{"scenario_show", map[string]any{"scenario": "broker-scalling"}, "SCENARIO_UNKNOWN", `"args":{"scenario":"broker-scaling"}`},
 		{"scenario_show", map[string]any{"scenario": "../scenarios/broker-scaling"}, codeInvalidArgument, "not well formed"},
 		{"scenario_plan", map[string]any{"scenario": "broker-scaling", "aspects": []string{"scale"}}, codeInvalidArgument, "did you mean scale-up?"},

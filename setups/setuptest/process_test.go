@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/signal"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/ister-mq/ister/setups"
@@ -17,6 +19,8 @@ var binary = os.Getenv("ISTER_BIN")
 
 // TestMain builds the binary once for all tests.
 func TestMain(m *testing.M) {
+	// Under nohup a hang-up is ignored, and by every child as well; noticed, it is not.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGHUP)
 	os.Exit(func() int {
 		if binary != "" {
 			return m.Run()

@@ -253,6 +253,12 @@ func Clean(ctx context.Context, dir string, cleaner setups.Cleaner, everything b
 	if left, err := end(ctx, dir, cleaner, say); err != nil || len(left) > 0 {
 		return left, err
 	}
+	half, _ := filepath.Glob(filepath.Join(dir, "*.new")) // the pattern is well formed
+	for _, file := range half {
+		if err := os.Remove(file); err != nil { // written when the runner was killed
+			return nil, fmt.Errorf("remove half a file: %w", err)
+		}
+	}
 	if everything {
 		if err := os.RemoveAll(dir); err != nil {
 			return nil, fmt.Errorf("remove the run: %w", err)

@@ -48,7 +48,7 @@ type Node struct {
 const (
 	askTimeout = 3 * time.Second
 	// describedMax bounds the topics that are looked into.
-	describedMax = 20
+	describedMax = 100
 	// nodesMax bounds the brokers that are asked at once.
 	nodesMax        = 64
 	metricsMaxBytes = 8 << 20

@@ -300,17 +300,25 @@ func (j *judge) partitions() string {
 // topic tells of one topic at most one thing, the gravest.
 func (j *judge) topic(t *adminv1.Topic) {
 	name := t.GetName()
-	below := 0
+	below, behind := 0, 0
 	for _, p := range t.GetPartitions() { // described only where something is wrong
-		if p.GetLeader() != 0 && len(p.GetIsr()) < int(t.GetMinInsyncReplicas()) && len(p.GetIsr()) < len(p.GetReplicas()) {
+		if len(p.GetIsr()) >= len(p.GetReplicas()) {
+			continue
+		}
+		behind++
+		if p.GetLeader() != 0 && len(p.GetIsr()) < int(t.GetMinInsyncReplicas()) {
 			below++
 		}
 	}
+	// A topic may want more copies than there are brokers to hold them.
+	small := len(t.GetPartitions()) > 0 && behind == 0 && j.facts.Brokers != nil && len(j.facts.Brokers) < int(t.GetReplicationFactor())
 	switch {
 	case t.GetOfflinePartitions() > 0:
 		j.found(Error, "PARTITIONS_OFFLINE", name, "start the brokers that hold its copies: `topics describe "+name+"`", "%d of %d partitions have no leader", t.GetOfflinePartitions(), t.GetPartitionCount())
 	case below > 0:
 		j.found(Error, "PARTITIONS_BELOW_MIN_ISR", name, "start the brokers that hold its copies: `topics describe "+name+"`", "%d of %d partitions refuse acks=all: fewer than %d copies are in sync", below, t.GetPartitionCount(), t.GetMinInsyncReplicas())
+	case t.GetUnderReplicatedPartitions() > 0 && small:
+		j.found(Info, "TOO_FEW_BROKERS", name, "copies are added when brokers are: `cluster add-node`", "%d copies are wanted, and there are %d brokers", t.GetReplicationFactor(), len(j.facts.Brokers))
 	case t.GetUnderReplicatedPartitions() > 0:
 		j.found(Warning, "PARTITIONS_UNDER_REPLICATED", name, "wait while copies catch up; if it stays, start the brokers that hold them", "%d of %d partitions have fewer than %d copies in sync", t.GetUnderReplicatedPartitions(), t.GetPartitionCount(), t.GetReplicationFactor())
 	}

@@ -22,5 +22,7 @@
 //	transport.go  raft's transport over Streams
 //	nudge.go      early commit notices to followers
 //	store.go      raft's log and stable store on badger
+//	room_linux.go blocks on the disk for what badger writes by way of memory
+//	room_other.go none elsewhere
 //	log.go        raft's and badger's log lines
 package quorum

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"path/filepath"
 	"sync"
 	"time"
 
@@ -42,8 +43,12 @@ var errKeyNotFound = errors.New("not found")
 type store struct {
 	db *badger.DB
 
-	mu          sync.RWMutex // guards first and last
+	mu          sync.RWMutex // guards what follows
 	first, last uint64       // 0, 0: empty
+	unlooked    int          // bytes stored since the last look for files without room
+
+	dir string
+	log *slog.Logger
 }
 
 func openStore(dir string, log *slog.Logger) (*store, error) {
@@ -63,12 +68,34 @@ func openStore(dir string, log *slog.Logger) (*store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open raft store %s: %w", dir, err)
 	}
-	s := &store{db: db}
+	s := &store{db: db, dir: dir, log: log}
+	s.reserve()
 	if err := s.scan(); err != nil {
 		_ = db.Close()
 		return nil, fmt.Errorf("open raft store %s: %w", dir, err)
 	}
 	return s, nil
+}
+
+// reserveEvery is how much is stored between two looks for new files.
+const reserveEvery = 1 << 20
+
+// reserve gives the files that badger writes by way of memory all their blocks on
+// the disk. They are made with holes, and a store into a hole of a full disk is
+// no error but a signal (SIGBUS), which ends the process. Metadata is little, so
+// a node with a full disk goes on with what is reserved. Where it cannot be had,
+// the node runs as well, and a full disk may end it. s.mu is held, or s is new.
+func (s *store) reserve() {
+	s.unlooked = 0
+	files, err := filepath.Glob(filepath.Join(s.dir, "*.mem"))
+	for _, file := range files {
+		if err == nil {
+			err = allocate(file)
+		}
+	}
+	if err != nil {
+		s.log.Warn("room for the metadata log was not reserved", "reason", err.Error())
+	}
 }
 
 // scan finds the first and last entry and checks that none is missing between.
@@ -147,6 +174,7 @@ func (s *store) StoreLogs(logs []*raft.Log) error {
 			return fmt.Errorf("store log entry %d: the next one is %d", l.Index, next+uint64(i))
 		}
 		key, value := logKey(l.Index), encodeEntry(l)
+		s.unlooked += len(value)
 		err := txn.Set(key, value)
 		if errors.Is(err, badger.ErrTxnTooBig) {
 			// Earlier entries may be durable alone: the log stays contiguous.
@@ -167,6 +195,9 @@ func (s *store) StoreLogs(logs []*raft.Log) error {
 		s.first = logs[0].Index
 	}
 	s.last = logs[len(logs)-1].Index
+	if s.unlooked >= reserveEvery {
+		s.reserve()
+	}
 	return nil
 }
 

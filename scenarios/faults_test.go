@@ -88,7 +88,7 @@ title: Faults
 description: Faults of each sort.
 risk: disruptive
 setups: [process]
-cluster: {brokers: 3, links: true, disk: 320MiB}
+cluster: {brokers: 3, links: true, disk: 384MiB}
 setup:
   - {id: cluster, use: cluster.start}
 aspects:
@@ -144,7 +144,7 @@ func TestClusterIsLimitedBeforeItFormsByWhatTheStepsUse(t *testing.T) {
 		"quiet": "form, close",
 		"net":   "limit links=true disk=0, form, cut b2, slow b1 20ms, heal b2, heal b1, close",
 		// What no step undid is undone at the end: a frozen broker does not end in order.
-		"disk": "limit links=false disk=335544320, form, fill b3 4096, pause b1, resume b1, free b3, close",
+		"disk": "limit links=false disk=402653184, form, fill b3 4096, pause b1, resume b1, free b3, close",
 	} {
 		h := &hindered{}
 		code, _, errOut := h.run(t, faulty, "--aspect", aspect)
@@ -205,7 +205,7 @@ func TestClusterWithLinksIsNotKept(t *testing.T) {
 
 func TestFaultWithoutItsClusterSectionIsAMistakeWithItsPlace(t *testing.T) {
 	h := &hindered{}
-	code, _, errOut := h.run(t, strings.Replace(faulty, ", links: true, disk: 320MiB", "", 1))
+	code, _, errOut := h.run(t, strings.Replace(faulty, ", links: true, disk: 384MiB", "", 1))
 	for _, want := range []string{
 		"faulty/scenario.yaml:20:24: network.cut_off needs links between the brokers, and the cluster section gives none (write cluster: {brokers: 3, links: true})",
 		"disk.fill needs a disk of its own for each broker",

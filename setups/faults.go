@@ -85,8 +85,9 @@ type Limits struct {
 }
 
 // MinDiskBytes is the least size of a data file system of its own: a broker takes
-// no records while less than its reserve of 256 MiB is free.
-const MinDiskBytes = 320 << 20
+// no records while less than its reserve of 256 MiB is free, and its metadata log
+// has 64 MiB from the start.
+const MinDiskBytes = 384 << 20
 
 // Limiter is a Cluster that can limit its brokers. Limit is called before Form.
 type Limiter interface {

@@ -25,7 +25,7 @@ const diskBytesMax = 64 << 30
 func ParseSize(text string) (int64, error) {
 	m := size.FindStringSubmatch(text)
 	if m == nil {
-		return 0, fmt.Errorf("%q is not a size such as 320MiB or 1GiB", text)
+		return 0, fmt.Errorf("%q is not a size such as 384MiB or 1GiB", text)
 	}
 	n, err := strconv.ParseInt(m[1], 10, 64)
 	if err != nil || n > (1<<62)/units[m[2]] {

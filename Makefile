@@ -66,7 +66,7 @@ browser: ## report.html in headless Chromium (needs chromium)
 
 .PHONY: mcp-e2e
 mcp-e2e: ## an MCP client drives a scenario on real brokers, step by step
-	go test -tags e2e -count=1 -timeout 5m -run EndToEnd ./mcp
+	go test -tags e2e -count=1 -timeout 5m -run ForeignClient ./mcp
 
 .PHONY: containers
 containers: ## conformance of every setup, with Docker and root

@@ -34,11 +34,11 @@ func dial(t *testing.T, over transport.Interface, revision string) *connected {
 	t.Helper()
 	c := client.NewClient(over, client.WithProtocolVersion(revision))
 	t.Cleanup(func() { _ = c.Close() })
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	t.Cleanup(cancel)
-	if err := c.Start(ctx); err != nil {
+	if err := c.Start(t.Context()); err != nil { // the transport lives as long as this context
 		t.Fatal(err)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
 	request := protocol.InitializeRequest{}
 	request.Params.ProtocolVersion = revision
 	request.Params.ClientInfo = protocol.Implementation{Name: "tester", Version: "1"}

@@ -220,7 +220,7 @@ func endRuns(t *testing.T, runsDir string) {
 // within waits for a condition.
 func within(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for until := time.Now().Add(20 * time.Second); !holds(); time.Sleep(5 * time.Millisecond) {
+	for until := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
 		if time.Now().After(until) {
 			t.Fatalf("not in time: %s", what)
 		}

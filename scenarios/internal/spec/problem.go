@@ -63,6 +63,9 @@ type Problem struct {
 // String is "file:line:column: message (hint)".
 func (p Problem) String() string {
 	text := fmt.Sprintf("%s:%d:%d: %s", p.File, p.Line, p.Column, p.Message)
+	if p.Line == 0 { // a flag, or a file as a whole
+		text = p.File + ": " + p.Message
+	}
 	if p.Hint != "" {
 		text += " (" + p.Hint + ")"
 	}

@@ -33,7 +33,7 @@ func TestAForeignClientScalesRealBrokers(t *testing.T) {
 	}
 	drive{
 		scenario: "broker-scaling", cutAt: "balance_up", runsDir: dir,
-		start: map[string]any{"aspects": []string{"scale-up", "scale-down"}, "params": map[string]string{"topics": "4"}, "seed": 7},
+		start: map[string]any{"aspects": []string{"scale-up", "scale-down"}, "params": map[string]string{"topics": "4", "gap_max": "20000"}, "seed": 7},
 		stdio: func() *foreign {
 			return connectForeign(t, &mcp.CommandTransport{Command: exec.Command(bin, "mcp", "--runs-dir", dir)})
 		},

@@ -28,6 +28,9 @@ func finish(c *connected, run string, after float64) (seqs []float64, last map[s
 		if last["ended"] == true {
 			return seqs, last
 		}
+		if last["paused"] == true {
+			c.t.Fatalf("it pauses: %v", last["pause"])
+		}
 	}
 	c.t.Fatal("the run does not end")
 	return nil, nil

@@ -35,6 +35,7 @@ type flags struct {
 	runsDir       string
 	auditLog      string
 	listTools     bool
+	format        string
 }
 
 // NewCommand makes the command. Skills are file systems with <name>/SKILL.md
@@ -66,10 +67,14 @@ destroy. HTTP always needs a bearer token: --token-file, or ` + TokenVariable + 
 	c.Flags().StringVar(&f.runsDir, "runs-dir", "runs", "directory of the runs of scenarios")
 	c.Flags().StringVar(&f.auditLog, "audit-log", "", "file that gets one line of JSON for each call; - is standard error")
 	c.Flags().BoolVar(&f.listTools, "list-tools", false, "print the tools with their schemas, and end")
+	c.Flags().StringVar(&f.format, "format", "json", "of --list-tools: json, or markdown for a page to read")
 	return c
 }
 
 func (f *flags) run(c *cobra.Command, skills []fs.FS) error {
+	if f.format != "json" && f.format != "markdown" {
+		return fmt.Errorf("--format %s is not known: json or markdown", f.format)
+	}
 	config, closeAudit, err := f.config(c, skills)
 	if err != nil {
 		return err
@@ -81,6 +86,9 @@ func (f *flags) run(c *cobra.Command, skills []fs.FS) error {
 	}
 	defer s.Close()
 	switch {
+	case f.listTools && f.format == "markdown":
+		_, err = fmt.Fprint(c.OutOrStdout(), s.reference())
+		return err
 	case f.listTools:
 		definitions, err := s.Tools()
 		if err != nil {

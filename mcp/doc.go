@@ -27,6 +27,7 @@
 //	result.go     results: JSON, paging, bound on size
 //	errors.go     refusals and faults as tool errors with a fix
 //	plans.go      plan_id
+//	reference.go  docs/reference/tools.md
 //	audit.go      one line per call
 //	scenario.go   scenario tools that read
 //	starting.go   scenario_start

@@ -12,6 +12,14 @@ import (
 
 const promptPrefix = "run-"
 
+// The paces of a run.
+const (
+	paceWhole = "whole"
+	paceSteps = "step-by-step"
+)
+
+var paces = []string{paceWhole, paceSteps}
+
 // addPrompts adds one prompt for each scenario, where scenarios can be run.
 func (s *Server) addPrompts() error {
 	if !s.offers("scenario_start") {
@@ -24,6 +32,7 @@ func (s *Server) addPrompts() error {
 	for _, l := range all {
 		prompt := protocol.NewPrompt(promptPrefix+l.ID, protocol.WithPromptTitle(l.Title), protocol.WithPromptDescription("Decide which part of the scenario to run and how, run it, and explain the verdict."),
 			protocol.WithArgument("aspect", protocol.ArgumentDescription("only this part: "+strings.Join(l.Aspects, ", "))),
+			protocol.WithArgument("pace", protocol.ArgumentDescription("at once, or step by step: "+strings.Join(paces, ", "))),
 			protocol.WithArgument("setup", protocol.ArgumentDescription("how the cluster is stood up: "+strings.Join(ownClusters(l.Setups), ", "))))
 		s.mcp.AddPrompt(prompt, func(ctx context.Context, request protocol.GetPromptRequest) (*protocol.GetPromptResult, error) {
 			return s.prompt(ctx, l, request.Params.Arguments)
@@ -46,13 +55,17 @@ func (s *Server) prompt(ctx context.Context, l listedScenario, args map[string]s
 		choices        []string
 	}{
 		{"aspect", "Which part? All of them is the default.", l.Aspects},
-		{"setup", "On which setup? The first is the default.", ownClusters(l.Setups)},
+		{"setup", "On which setup? The first is the default; diagnose_machine says what this machine has.", ownClusters(l.Setups)},
+		{"pace", "All at once (the default), or step by step, to look at the cluster in between?", paces},
 	} {
 		switch value := args[d.name]; {
 		case value != "" && !slices.Contains(d.choices, value):
 			return nil, fmt.Errorf("%s %q is not known%s; there are %s", d.name, value, didYouMean(value, d.choices), strings.Join(d.choices, ", "))
 		case value != "" && d.name == "aspect":
 			call["aspects"] = []string{value}
+		case value == paceSteps:
+			call["pause"] = "each"
+		case value == paceWhole:
 		case value != "":
 			call[d.name] = value
 		case len(d.choices) > 1:
@@ -77,7 +90,7 @@ func (s *Server) prompt(ctx context.Context, l listedScenario, args map[string]s
 Then:
 1. diagnose_machine; when something fatal is missing, say what its remedy is and stop.
 2. scenario_start with %s. It returns a run_id at once; the run starts brokers of its own and touches no other cluster.
-3. scenario_wait with the run_id and the last_seq of the answer before, until ended is true. Say in a few words what happens.
+3. scenario_wait with the run_id and the last_seq of the answer before, until ended is true. Say in a few words what happens. Step by step (pause each): do next_step with scenario_step, tell what it gave, and go on until the run has ended; show the plan of a destructive step to the person first.
 4. scenario_report. Judge by verdict and criteria alone: pass; fail (name each criterion with observed and expected); inconclusive (a guard was unmet: it proves nothing, run it again on a less busy machine); step error or environment (read section steps, then scenario_logs).
 5. Name the directory of the evidence and the command that repeats the run. When the run was kept, ask before scenario_stop.
 `, mustJSON(call))
@@ -111,7 +124,7 @@ func (c completer) CompletePromptArgument(ctx context.Context, prompt string, ar
 	}
 	for _, l := range all {
 		if promptPrefix+l.ID == prompt {
-			return complete(map[string][]string{"aspect": l.Aspects, "setup": ownClusters(l.Setups)}[argument.Name], argument.Value), nil
+			return complete(map[string][]string{"aspect": l.Aspects, "setup": ownClusters(l.Setups), "pace": paces}[argument.Name], argument.Value), nil
 		}
 	}
 	return complete(nil, ""), nil

@@ -252,8 +252,43 @@ func TestResourcesPromptsAndCompletions(t *testing.T) {
 	if text, err := ask(map[string]string{"aspect": "scale-up"}); err != nil || strings.Contains(text, "Which part?") || !strings.Contains(text, `"aspects":["scale-up"]`) {
 		t.Errorf("settled prompt: %v\n%s", err, text)
 	}
+	if text, err := ask(map[string]string{"pace": "step-by-step"}); err != nil || !strings.Contains(text, `"pause":"each"`) || strings.Contains(text, "All at once") {
+		t.Errorf("step by step: %v\n%s", err, text)
+	}
 	if _, err := ask(map[string]string{"aspect": "scale-upp"}); err == nil || !strings.Contains(err.Error(), "did you mean scale-up?") {
 		t.Errorf("wrong aspect: %v", err)
+	}
+	complete := func(ref any, name, given string) []string {
+		request := protocol.CompleteRequest{}
+		request.Params.Ref, request.Params.Argument = ref, protocol.CompleteArgument{Name: name, Value: given}
+		result, err := c.Complete(t.Context(), request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return result.Completion.Values
+	}
+	// Scenarios and setups that come later are covered by themselves.
+	all, err := s.scenarioList(t.Context())
+	if err != nil || len(all) != len(prompts.Prompts) {
+		t.Fatalf("%d scenarios, %d prompts, %v", len(all), len(prompts.Prompts), err)
+	}
+	for _, one := range all {
+		prompt := protocol.PromptReference{Type: "ref/prompt", Name: promptPrefix + one.ID}
+		if got := complete(prompt, "setup", ""); !slices.Equal(got, ownClusters(one.Setups)) {
+			t.Errorf("setups of %s: %v", one.ID, got)
+		}
+		if got := complete(prompt, "aspect", ""); !slices.Equal(got, one.Aspects) {
+			t.Errorf("aspects of %s: %v", one.ID, got)
+		}
+		if got := complete(protocol.ResourceReference{Type: "ref/resource", URI: templateScenario}, "id", one.ID); !slices.Contains(got, one.ID) {
+			t.Errorf("scenario %s is not completed: %v", one.ID, got)
+		}
+		if _, err := read("scenario://" + one.ID); err != nil {
+			t.Errorf("scenario %s: %v", one.ID, err)
+		}
+		if _, err := read("skill://" + one.ID + "/SKILL.md"); err != nil {
+			t.Errorf("skill of %s: %v", one.ID, err)
+		}
 	}
 	for _, q := range []struct {
 		ref         any
@@ -265,11 +300,8 @@ func TestResourcesPromptsAndCompletions(t *testing.T) {
 		{protocol.ResourceReference{Type: "ref/resource", URI: templateReport}, "id", "2", id},
 		{protocol.ResourceReference{Type: "ref/resource", URI: templateSkill}, "name", "mc", "mcp"},
 	} {
-		request := protocol.CompleteRequest{}
-		request.Params.Ref, request.Params.Argument = q.ref, protocol.CompleteArgument{Name: q.name, Value: q.given}
-		result, err := c.Complete(t.Context(), request)
-		if err != nil || strings.Join(result.Completion.Values, " ") != q.want {
-			t.Errorf("%s %s: %v, %v, want %s", q.name, q.given, result, err, q.want)
+		if got := complete(q.ref, q.name, q.given); strings.Join(got, " ") != q.want {
+			t.Errorf("%s %s: %v, want %s", q.name, q.given, got, q.want)
 		}
 	}
 }

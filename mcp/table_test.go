@@ -71,6 +71,8 @@ func TestToolSchemas(t *testing.T) {
 		name := filepath.Base(filepath.Dir(file))
 		checkSchemas(t, filepath.Join("testdata", "steps", name+".json"), []string{name})
 	}
+	all := newTestServer(t, func(c *Config) { c.Filter.Toolsets = []string{toolsetAll} })
+	checkGolden(t, filepath.Join("..", "docs", "reference", "tools.md"), []byte(all.reference()))
 }
 
 // checkSchemas holds the tools of toolsets to a golden.
@@ -80,7 +82,11 @@ func checkSchemas(t *testing.T, path string, toolsets []string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got = append(got, '\n')
+	checkGolden(t, path, append(got, '\n'))
+}
+
+func checkGolden(t *testing.T, path string, got []byte) {
+	t.Helper()
 	if *rewrite {
 		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 			t.Fatal(err)
@@ -225,7 +231,7 @@ func TestSkillIsTrue(t *testing.T) {
 	for _, row := range table() {
 		tools[row.name] = true
 	}
-	for _, name := range regexp.MustCompile("`((?:scenario|cluster|operations|brokers|topics|namespaces|diagnose)_[a-z_]+)`").FindAllStringSubmatch(text, -1) {
+	for _, name := range regexp.MustCompile("`((?:scenario|cluster|operations|brokers|topics|namespaces|diagnose|toolsets)_[a-z_]+)`").FindAllStringSubmatch(text, -1) {
 		if !tools[name[1]] {
 			t.Errorf("the skill names %s, which is no tool", name[1])
 		}

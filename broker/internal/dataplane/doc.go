@@ -35,6 +35,7 @@
 //	directory.go    the data directory: open, set aside, give up, purge, close
 //	produce.go      Produce and the queues of waiters
 //	early.go        produces that came before the news that this node leads
+//	news.go         reads that came before the news of a new leader epoch
 //	read.go         Fetch, ListOffsets, OffsetForLeaderEpoch
 //	fetcher.go      the follower's side of replication
 //	session.go      the leader's side of replication

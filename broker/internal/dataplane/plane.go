@@ -51,6 +51,9 @@ type Config struct {
 	LagMax time.Duration
 	// FetchWait is how long a leader holds a fetch without news. Default 500 ms.
 	FetchWait time.Duration
+	// NewsWait is how long a read is kept that names a newer leader epoch than this
+	// node has heard of. Default 100 ms.
+	NewsWait time.Duration
 	// CheckpointInterval is the time between high watermark checkpoints. Default 5 s.
 	CheckpointInterval time.Duration
 	// RetentionInterval is the time between retention rounds. Default 30 s.
@@ -75,6 +78,7 @@ func (c Config) withDefaults() Config {
 	orDuration(&c.RetiredGrace, time.Minute)
 	orDuration(&c.LagMax, 2*time.Second)
 	orDuration(&c.FetchWait, 500*time.Millisecond)
+	orDuration(&c.NewsWait, 100*time.Millisecond)
 	orDuration(&c.CheckpointInterval, 5*time.Second)
 	orDuration(&c.RetentionInterval, 30*time.Second)
 	if c.Metrics == nil {
@@ -116,10 +120,11 @@ type Plane struct {
 
 	isr       isrQueue
 	early     early
+	news      news
 	throttle  throttle
 	disk      diskState
 	producers producerIDs
-	marks     map[model.Partition]model.Offset // high watermarks of the checkpoint; read only after Open
+	marks     map[model.Partition]model.Offset // high watermarks of the checkpoint; reconcile's after Open
 	trash     trash
 	ready     atomic.Bool // the first image was carried out
 }

@@ -391,6 +391,45 @@ func TestCorruptReplicaIsSetAsideAndRebuiltBeforeItMayLead(t *testing.T) {
 	})
 }
 
+// A client knows of a new leader before the new leader does: what it asks waits
+// for the news.
+func TestReadsWaitForTheNewsOfTheirLeaderEpoch(t *testing.T) {
+	c := newCluster(t, 2, func(cfg *Config) { cfg.NewsWait = 30 * time.Second })
+	id := c.topic("orders", map[string]string{metadata.KeyMinISR: "1"}, 1, 2)
+	c.send(id, "x")
+	c.isr(id, 1, 2)
+	next := c.image().Partition(id).LeaderEpoch + 1
+	node := c.nodes[1].plane
+	outcomes := make(chan error, 3)
+	go func() {
+		outcomes <- node.OffsetForLeaderEpoch(t.Context(), []kafka.EpochQuery{{ID: id, CurrentEpoch: next, Epoch: next - 1}})[0].Err
+	}()
+	go func() {
+		outcomes <- node.ListOffsets(t.Context(), []kafka.OffsetQuery{{ID: id, LeaderEpoch: next, Timestamp: kafka.TimestampEarliest}})[0].Err
+	}()
+	go func() {
+		outcomes <- node.Fetch(t.Context(), &kafka.FetchRequest{MaxBytes: 1 << 20, Partitions: []kafka.FetchPartition{{
+			ID: id, LeaderEpoch: next, LastFetchedEpoch: model.NoEpoch, MaxBytes: 1 << 20,
+		}}}).Partitions[0].Err
+	}()
+	c.elect(id, 2)
+	for range 3 {
+		if err := <-outcomes; err != nil {
+			t.Errorf("refused: %v", err)
+		}
+	}
+	if got := c.image().Partition(id).LeaderEpoch; got != next {
+		t.Fatalf("leader epoch %d, want %d", got, next)
+	}
+}
+
+func TestReadsOfAnEpochThatNeverComesAreRefused(t *testing.T) {
+	c := newCluster(t, 1, func(cfg *Config) { cfg.NewsWait = time.Millisecond })
+	id := c.topic("orders", nil, 1)
+	err := c.nodes[0].plane.OffsetForLeaderEpoch(t.Context(), []kafka.EpochQuery{{ID: id, CurrentEpoch: 99, Epoch: 1}})[0].Err
+	wantRefusal(t, err, refusal.UnknownLeaderEpoch)
+}
+
 // All nodes lost power at once, so that the ISR lists all of them, and somebody
 // removed the directory of a log meanwhile. Its node leads by the rules; an empty
 // copy that leads would make the others drop what is committed.

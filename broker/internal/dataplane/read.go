@@ -37,6 +37,9 @@ func (f *fetched) release() {
 }
 
 func (p *Plane) fetch(ctx context.Context, request *kafka.FetchRequest, out *fetched) {
+	p.awaitEpochs(ctx, len(request.Partitions), func(i int) (model.Partition, model.LeaderEpoch) {
+		return request.Partitions[i].ID, request.Partitions[i].LeaderEpoch
+	})
 	if p.collect(request, out) || request.MaxWait <= 0 || len(request.Partitions) == 0 {
 		return
 	}
@@ -155,7 +158,8 @@ func (p *Plane) leave(request *kafka.FetchRequest, q *poll) {
 }
 
 // ListOffsets implements kafka.Backend.
-func (p *Plane) ListOffsets(_ context.Context, queries []kafka.OffsetQuery) []kafka.OffsetAnswer {
+func (p *Plane) ListOffsets(ctx context.Context, queries []kafka.OffsetQuery) []kafka.OffsetAnswer {
+	p.awaitEpochs(ctx, len(queries), func(i int) (model.Partition, model.LeaderEpoch) { return queries[i].ID, queries[i].LeaderEpoch })
 	answers := make([]kafka.OffsetAnswer, len(queries))
 	for i, q := range queries {
 		answers[i] = p.listOffset(q)
@@ -219,7 +223,8 @@ func (p *Plane) listOffset(q kafka.OffsetQuery) kafka.OffsetAnswer {
 }
 
 // OffsetForLeaderEpoch implements kafka.Backend.
-func (p *Plane) OffsetForLeaderEpoch(_ context.Context, queries []kafka.EpochQuery) []kafka.EpochAnswer {
+func (p *Plane) OffsetForLeaderEpoch(ctx context.Context, queries []kafka.EpochQuery) []kafka.EpochAnswer {
+	p.awaitEpochs(ctx, len(queries), func(i int) (model.Partition, model.LeaderEpoch) { return queries[i].ID, queries[i].CurrentEpoch })
 	answers := make([]kafka.EpochAnswer, len(queries))
 	for i, q := range queries {
 		answers[i] = kafka.EpochAnswer{Epoch: model.NoEpoch, End: -1}

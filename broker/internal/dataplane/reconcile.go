@@ -87,6 +87,7 @@ func (p *Plane) reconcile(old, im *metadata.Image) {
 		p.retargetFetchers(im)
 	}
 	p.image.Store(im)
+	p.news.tell()
 	p.metrics.NodeRevision.Set(float64(im.Revision))
 	p.ready.Store(true)
 }

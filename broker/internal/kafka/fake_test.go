@@ -30,6 +30,7 @@ type fakeCluster struct {
 	uuids   byte
 	lastAck Acks
 	count   int // produces seen
+	polling int // fetches that wait
 }
 
 type fakeLog struct {
@@ -293,12 +294,19 @@ func (l *fakeLog) append(batch []byte, epoch model.LeaderEpoch) ProduceResult {
 func (n *fakeNode) Fetch(ctx context.Context, req *FetchRequest) FetchResponse {
 	wait := time.NewTimer(req.MaxWait)
 	defer wait.Stop()
+	counted := false
 	for {
 		n.mu.Lock()
 		resp, total, failed := n.read(req)
+		done := failed || total >= req.MinBytes
+		if !done && !counted {
+			counted = true
+			n.polling++
+			n.announce()
+		}
 		changed := n.changed
 		n.mu.Unlock()
-		if failed || total >= req.MinBytes {
+		if done {
 			return resp
 		}
 		select {

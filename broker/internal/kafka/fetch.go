@@ -68,6 +68,7 @@ func (c *connection) startFetch(ctx context.Context, k *call, body []byte) error
 	}
 	c.fetches.Go(func() {
 		f.resp = c.backend.Fetch(ctx, &f.req)
+		f.view = c.backend.View() // a fetch can have waited until the leader changed
 		c.queue.complete(k)
 	})
 	return nil

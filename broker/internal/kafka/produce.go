@@ -54,7 +54,12 @@ type producePart struct {
 
 var produceCalls = sync.Pool{New: func() any {
 	p := new(produceCall)
-	p.done = func() { p.call.connection.queue.complete(p.call) }
+	p.done = func() {
+		if p.failed() {
+			p.view = p.call.connection.backend.View() // the leader can have changed while it waited
+		}
+		p.call.connection.queue.complete(p.call)
+	}
 	return p
 }}
 

@@ -9,6 +9,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/ister-mq/ister/broker/internal/metadata"
 	"github.com/ister-mq/ister/broker/internal/model"
 	"github.com/ister-mq/ister/broker/internal/record"
 	"github.com/ister-mq/ister/broker/internal/refusal"
@@ -187,5 +188,27 @@ func TestLeaderHints(t *testing.T) {
 	resp := dial(t, addrs[0]).request(produceRequest("hints", batch("x")), 12).(*kmsg.ProduceResponse)
 	if p := resp.Topics[0].Partitions[0]; p.ErrorCode != kerr.NotLeaderForPartition.Code || p.CurrentLeader.LeaderID != -1 || len(resp.Brokers) != 0 {
 		t.Errorf("the leader named itself: %+v", resp)
+	}
+}
+
+// A fetch that waits while the leader changes names the new one: what was known
+// when it came names nobody.
+func TestFetchThatWaitedHintsAtTheNewLeader(t *testing.T) {
+	f, addrs := startCluster(t, 2, Config{})
+	topic := f.topic(t, "hints", 1, 1, 2)
+	id := model.Partition{Topic: topic.ID}
+	c := dial(t, addrs[0])
+	answer := make(chan *kmsg.FetchResponse, 1)
+	go func() {
+		req := fetchRequest("hints", 0, 60_000)
+		req.Topics[0].TopicID = topic.ID
+		answer <- c.request(req, 17).(*kmsg.FetchResponse)
+	}()
+	f.await(t, "the fetch waits", func() bool { return f.polling > 0 })
+	f.must(t, &metadata.ElectLeaders{Elections: []metadata.Election{{Partition: id, Leader: 2}}})
+	resp := <-answer
+	p := resp.Topics[0].Partitions[0]
+	if want := int32(f.image().Partition(id).LeaderEpoch); p.ErrorCode != kerr.NotLeaderForPartition.Code || p.CurrentLeader.LeaderID != 2 || p.CurrentLeader.LeaderEpoch != want || len(resp.Brokers) != 1 {
+		t.Errorf("error %d, leader %+v, nodes %+v: want node 2 at epoch %d", p.ErrorCode, p.CurrentLeader, resp.Brokers, want)
 	}
 }

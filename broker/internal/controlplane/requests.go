@@ -115,9 +115,8 @@ func (o *office) planAndStart(ctx context.Context, r OperationRequest) (Operatio
 		return OperationStarted{}, err
 	}
 	w := o.world()
-	if fence := r.PlacementRevision; fence != 0 && fence != w.Image.PlacementRevision {
-		return OperationStarted{}, refusal.New(refusal.StaleRevision, "placement",
-			fmt.Sprintf("the placement changed since revision %d (now %d)", fence, w.Image.PlacementRevision), "plan again, and look at what has changed")
+	if err := w.Image.CheckPlacement(r.PlacementRevision); err != nil {
+		return OperationStarted{}, err
 	}
 	plan, findings := operation.Preflight(w, v, operation.Request{
 		Kind: r.Kind, Node: r.Node, Topic: r.Topic, To: r.To, Replicas: r.Replicas, MaxMoves: r.MaxMoves,

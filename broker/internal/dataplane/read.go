@@ -20,6 +20,11 @@ func (q *poll) notify() { kick(q.wake) }
 func (p *Plane) Fetch(ctx context.Context, request *kafka.FetchRequest) kafka.FetchResponse {
 	out := &fetched{results: make([]kafka.FetchResult, len(request.Partitions))}
 	p.fetch(ctx, request, out)
+	total := 0
+	for i := range out.results {
+		total += len(out.results[i].Records)
+	}
+	p.metrics.FetchConsumer.Add(float64(total))
 	return kafka.FetchResponse{Partitions: out.results, Release: out.release}
 }
 
@@ -27,6 +32,7 @@ func (p *Plane) Fetch(ctx context.Context, request *kafka.FetchRequest) kafka.Fe
 type fetched struct {
 	results []kafka.FetchResult
 	lent    []buffer
+	refused bool // a partition was
 }
 
 func (f *fetched) release() {
@@ -37,10 +43,14 @@ func (f *fetched) release() {
 }
 
 func (p *Plane) fetch(ctx context.Context, request *kafka.FetchRequest, out *fetched) {
-	p.awaitEpochs(ctx, len(request.Partitions), func(i int) (model.Partition, model.LeaderEpoch) {
-		return request.Partitions[i].ID, request.Partitions[i].LeaderEpoch
-	})
-	if p.collect(request, out) || request.MaxWait <= 0 || len(request.Partitions) == 0 {
+	enough := p.collect(request, out)
+	if out.refused { // looked at only now: most fetches are for what this node leads
+		p.awaitEpochs(ctx, len(request.Partitions), func(i int) (model.Partition, model.LeaderEpoch) {
+			return request.Partitions[i].ID, request.Partitions[i].LeaderEpoch
+		})
+		enough = p.collect(request, out)
+	}
+	if enough || request.MaxWait <= 0 || len(request.Partitions) == 0 {
 		return
 	}
 	wait := &poll{wake: make(chan struct{}, 1)}
@@ -68,6 +78,7 @@ func (p *Plane) fetch(ctx context.Context, request *kafka.FetchRequest, out *fet
 // collect reads every partition and reports whether the answer should go out.
 func (p *Plane) collect(request *kafka.FetchRequest, out *fetched) (enough bool) {
 	out.release()
+	out.refused = false
 	total := 0
 	for i := range request.Partitions {
 		part := &request.Partitions[i]
@@ -77,13 +88,10 @@ func (p *Plane) collect(request *kafka.FetchRequest, out *fetched) (enough bool)
 		}
 		out.results[i] = result
 		total += len(result.Records)
-		enough = enough || result.Err != nil || result.Diverging != nil
+		out.refused = out.refused || result.Err != nil
+		enough = enough || result.Diverging != nil
 	}
-	enough = enough || total >= request.MinBytes
-	if enough {
-		p.metrics.FetchConsumer.Add(float64(total))
-	}
-	return enough
+	return enough || out.refused || total >= request.MinBytes
 }
 
 // read answers one partition. AtLeastOne lets the first batch exceed maxBytes.

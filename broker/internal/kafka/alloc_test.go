@@ -39,7 +39,7 @@ func TestProduceAllocatesNothing(t *testing.T) {
 }
 
 func TestFetchEncodeAllocatesNothing(t *testing.T) {
-	k := &call{header: header{key: 1, version: 12}, flexibleHeader: true, fetch: benchFetch(10, 64<<10)}
+	k := &call{connection: &connection{listener: &listener{backend: &instantBackend{}}}, header: header{key: 1, version: 12}, flexibleHeader: true, fetch: benchFetch(10, 64<<10)}
 	var o output
 	allocs := testing.AllocsPerRun(200, func() {
 		o.add(k)

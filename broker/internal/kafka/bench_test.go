@@ -170,7 +170,7 @@ func BenchmarkFetchEncode(b *testing.B) {
 	for _, c := range []struct{ partitions, bytes int }{{1, 1 << 20}, {100, 64 << 10}, {1000, 0}} {
 		name := fmt.Sprintf("%dx%dKiB", c.partitions, c.bytes>>10)
 		b.Run(name, func(b *testing.B) {
-			k := &call{header: header{key: 1, version: 12}, flexibleHeader: true, fetch: benchFetch(c.partitions, c.bytes)}
+			k := &call{connection: &connection{listener: &listener{backend: &instantBackend{}}}, header: header{key: 1, version: 12}, flexibleHeader: true, fetch: benchFetch(c.partitions, c.bytes)}
 			var o output
 			b.SetBytes(int64(c.partitions * c.bytes))
 			b.ReportAllocs()

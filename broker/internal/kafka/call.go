@@ -53,9 +53,9 @@ func (k *call) failed() bool { return k.produce != nil && k.produce.failed() }
 func (k *call) encode(o *output) {
 	switch {
 	case k.produce != nil:
-		o.encoded = k.produce.appendResponse(o.encoded, k.header.version)
+		o.encoded = k.produce.appendResponse(o.encoded, k.header.version, k.connection.backend)
 	case k.fetch != nil:
-		k.fetch.encode(o, k.header.version)
+		k.fetch.encode(o, k.header.version, k.connection.backend)
 	default:
 		o.encoded = k.response.AppendTo(o.encoded)
 	}

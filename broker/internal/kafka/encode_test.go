@@ -37,13 +37,13 @@ func bytesOf(t *testing.T, o *output) []byte {
 	return got.Bytes()
 }
 
-// hintView has one partition led by node 2, seen from node 1.
-func hintView(topic model.TopicID) View {
+// hintBackend has one partition led by node 2, seen from node 1.
+func hintBackend(topic model.TopicID) Backend {
 	p := &metadata.Partition{ID: model.Partition{Topic: topic}, Leader: 2, LeaderEpoch: 7}
 	im := metadata.Empty()
 	im.Nodes[2] = &metadata.Node{ID: 2, Endpoints: metadata.Endpoints{Kafka: "[::1]:6651"}, Rack: "r"}
 	im.Topics[topic] = &metadata.Topic{ID: topic, Name: model.TopicName{Namespace: "default", Topic: "t"}, Partitions: []*metadata.Partition{p}}
-	return View{Image: im, Self: 1}
+	return &instantBackend{view: View{Image: im, Self: 1}}
 }
 
 var noise = func() []byte {
@@ -61,7 +61,7 @@ func randomRecords(r *rand.Rand) []byte {
 // randomFetch is a fetch answer in our form and in kmsg's.
 func randomFetch(r *rand.Rand, version int16) (*fetchCall, *kmsg.FetchResponse) {
 	id := model.TopicID{1}
-	f := &fetchCall{view: hintView(id)}
+	f := &fetchCall{}
 	want := kmsg.NewPtrFetchResponse()
 	want.SetVersion(version)
 	if version >= fetchSessions && r.IntN(8) == 0 {
@@ -120,7 +120,7 @@ func TestFetchAnswerAgainstReference(t *testing.T) {
 	for _, version := range everyVersion(kmsg.Fetch) {
 		for range 40 {
 			f, resp := randomFetch(r, version)
-			k := &call{header: header{key: 1, version: version, correlation: 77}, flexibleHeader: version >= fetchFlexible, fetch: f}
+			k := &call{connection: &connection{listener: &listener{backend: hintBackend(model.TopicID{1})}}, header: header{key: 1, version: version, correlation: 77}, flexibleHeader: version >= fetchFlexible, fetch: f}
 			want := appendNoTags(appendInt32(nil, 77), k.flexibleHeader)
 			want = resp.AppendTo(want)
 			want = append(appendInt32(nil, int32(len(want))), want...)
@@ -217,7 +217,7 @@ func TestProduceAnswerAgainstReference(t *testing.T) {
 	r := rand.New(rand.NewPCG(5, 6))
 	for _, version := range everyVersion(kmsg.Produce) {
 		for range 40 {
-			p := &produceCall{view: hintView(id)}
+			p := &produceCall{}
 			want := kmsg.NewPtrProduceResponse()
 			want.SetVersion(version)
 			for range r.IntN(4) {
@@ -255,7 +255,7 @@ func TestProduceAnswerAgainstReference(t *testing.T) {
 				p.topics = append(p.topics, topic)
 				want.Topics = append(want.Topics, wantTopic)
 			}
-			if got, want := p.appendResponse(nil, version), want.AppendTo(nil); !bytes.Equal(got, want) {
+			if got, want := p.appendResponse(nil, version, hintBackend(id)), want.AppendTo(nil); !bytes.Equal(got, want) {
 				t.Fatalf("version %d:\n got %x\nwant %x", version, got, want)
 			}
 		}

@@ -21,7 +21,7 @@ type fetchCall struct {
 	req   FetchRequest
 	resp  FetchResponse
 	code  int16 // of the whole answer
-	view  View  // for leader hints
+	view  View  // at its arrival
 }
 
 // fetchPart is one partition: req.Partitions[slot], or refused before (slot -1).
@@ -68,7 +68,6 @@ func (c *connection) startFetch(ctx context.Context, k *call, body []byte) error
 	}
 	c.fetches.Go(func() {
 		f.resp = c.backend.Fetch(ctx, &f.req)
-		f.view = c.backend.View() // a fetch can have waited until the leader changed
 		c.queue.complete(k)
 	})
 	return nil

@@ -16,9 +16,9 @@ const (
 
 // encode writes the answer's body by hand, so that records go to the connection
 // from where they are. A test compares it with kmsg's encoding in each version.
-func (f *fetchCall) encode(o *output, version int16) {
+func (f *fetchCall) encode(o *output, version int16, backend Backend) {
 	flexible := version >= fetchFlexible
-	var hints hints
+	hints := hints{backend: backend}
 	o.encoded = appendInt32(o.encoded, 0) // throttle
 	if version >= fetchSessions {
 		o.encoded = appendInt16(o.encoded, f.code)
@@ -58,7 +58,7 @@ func (f *fetchCall) encodePartition(o *output, version int16, index int32, part 
 		r = f.resp.Partitions[part.slot]
 		code = dataCodeOf(r.Err)
 		if isStaleLeader(code) {
-			hint = hints.add(f.view, f.req.Partitions[part.slot].ID)
+			hint = hints.add(f.req.Partitions[part.slot].ID)
 		}
 		if code != 0 {
 			r.Records = nil

@@ -16,12 +16,23 @@ type leaderHint struct {
 	epoch  model.LeaderEpoch
 }
 
-// hints collects the nodes that the hints of one answer name.
-type hints struct{ nodes []*metadata.Node }
+// hints collects the nodes that the hints of one answer name. They are taken from
+// the newest view when the answer is written: the leader can have changed since
+// the request came.
+type hints struct {
+	backend Backend
+	view    View
+	looked  bool
+	nodes   []*metadata.Node
+}
 
 // add returns the hint for a partition, nil unless another live node leads it. A
 // hint at the answering node itself would only send the client in a circle.
-func (h *hints) add(v View, id model.Partition) *leaderHint {
+func (h *hints) add(id model.Partition) *leaderHint {
+	if !h.looked {
+		h.view, h.looked = h.backend.View(), true
+	}
+	v := &h.view
 	p := v.Image.Partition(id)
 	if p == nil || p.Leader == model.NoNode || p.Leader == v.Self || !v.Image.Unfenced(p.Leader) {
 		return nil

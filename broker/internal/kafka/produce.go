@@ -32,7 +32,7 @@ type produceCall struct {
 	done          func()
 	call          *call
 
-	view View // for leader hints
+	view View // at its arrival
 }
 
 // produceTopic is one topic of the request; its parts follow those of the topic
@@ -54,12 +54,7 @@ type producePart struct {
 
 var produceCalls = sync.Pool{New: func() any {
 	p := new(produceCall)
-	p.done = func() {
-		if p.failed() {
-			p.view = p.call.connection.backend.View() // the leader can have changed while it waited
-		}
-		p.call.connection.queue.complete(p.call)
-	}
+	p.done = func() { p.call.connection.queue.complete(p.call) }
 	return p
 }}
 
@@ -237,9 +232,9 @@ func (p *produceCall) failed() bool {
 }
 
 // appendResponse encodes the answer's body.
-func (p *produceCall) appendResponse(b []byte, version int16) []byte {
+func (p *produceCall) appendResponse(b []byte, version int16, backend Backend) []byte {
 	flexible := version >= produceFlexible
-	var hints hints
+	hints := hints{backend: backend}
 	b = appendLength(b, len(p.topics), flexible)
 	parts := p.parts
 	for _, t := range p.topics {
@@ -269,7 +264,7 @@ func (p *produceCall) appendPartition(b []byte, part *producePart, version int16
 		if r.Err != nil {
 			code, message = dataCodeOf(r.Err), *messageOf(r.Err)
 			if version >= produceLeaderHints && code == kerr.NotLeaderForPartition.Code {
-				hint = hints.add(p.view, p.req.Partitions[part.slot].ID)
+				hint = hints.add(p.req.Partitions[part.slot].ID)
 			}
 		} else {
 			base, logStart = r.Base, r.LogStart

@@ -108,8 +108,9 @@ func decideDeleteNamespace(im *Image, c *DeleteNamespace) (Decision, error) {
 		return Decision{}, refusal.New(refusal.NamespaceNotFound, c.Name, fmt.Sprintf("namespace %q does not exist", c.Name), "see `namespaces list`")
 	case c.Name == model.DefaultNamespace:
 		return Decision{}, refusal.New(refusal.NamespaceProtected, c.Name, "the default namespace cannot be deleted", "delete its topics instead")
-	case isStale(im, c.PlacementRevision):
-		return Decision{}, staleRevision(im, c.PlacementRevision)
+	}
+	if err := im.CheckPlacement(c.PlacementRevision); err != nil {
+		return Decision{}, err
 	}
 	topics := 0
 	for _, t := range im.Topics {

@@ -265,8 +265,8 @@ func decideRemoveNode(im *Image, c *RemoveNode, env Env) (Decision, error) {
 		}
 		return Decision{}, nodeNotFound(c.ID)
 	}
-	if isStale(im, c.PlacementRevision) {
-		return Decision{}, staleRevision(im, c.PlacementRevision)
+	if err := im.CheckPlacement(c.PlacementRevision); err != nil {
+		return Decision{}, err
 	}
 	if len(im.Nodes) == 1 {
 		return Decision{}, refusal.New(refusal.LastVoter, c.ID.String(), "the last node cannot be removed", "stop it instead")
@@ -298,9 +298,13 @@ func joinRefusals(all []*refusal.Refusal) *refusal.Refusal {
 	return &first
 }
 
-// isStale: the caller's fence is not at the present placement. 0 is no fence.
-func isStale(im *Image, fence model.Revision) bool {
-	return fence != 0 && fence != im.PlacementRevision
+// CheckPlacement refuses a fence that is not at the present placement, with
+// STALE_REVISION. 0 is no fence.
+func (im *Image) CheckPlacement(fence model.Revision) error {
+	if fence == 0 || fence == im.PlacementRevision {
+		return nil
+	}
+	return staleRevision(im, fence)
 }
 
 func staleRevision(im *Image, got model.Revision) error {

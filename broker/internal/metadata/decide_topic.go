@@ -208,8 +208,8 @@ func decideDeleteTopic(im *Image, c *DeleteTopic, env Env) (Decision, error) {
 	if t == nil {
 		return Decision{}, refusal.New(refusal.TopicNotFound, c.Name.String(), "the topic does not exist", "see `topics list`")
 	}
-	if isStale(im, c.PlacementRevision) {
-		return Decision{}, staleRevision(im, c.PlacementRevision)
+	if err := im.CheckPlacement(c.PlacementRevision); err != nil {
+		return Decision{}, err
 	}
 	d := Decision{Records: []Record{&TopicDeleted{ID: t.ID}}}
 	for _, o := range im.LiveOperations() {

@@ -162,12 +162,24 @@ func detachFake(dir string, args []string) int {
 	if runner.Start() != nil {
 		return 4
 	}
-	for until := time.Now().Add(fakeMax); time.Now().Before(until); time.Sleep(5 * time.Millisecond) {
-		if _, err := loadRun(dir); err == nil {
-			return 0
+	if !await(fakeMax, func() bool { _, err := loadRun(dir); return err == nil }) {
+		return 4
+	}
+	return 0
+}
+
+// await looks until a condition holds; false when it did not in time.
+func await(limit time.Duration, holds func() bool) bool {
+	tick, end := time.NewTicker(5*time.Millisecond), time.After(limit)
+	defer tick.Stop()
+	for !holds() {
+		select {
+		case <-tick.C:
+		case <-end:
+			return false
 		}
 	}
-	return 4
+	return true
 }
 
 // release lets fake runners go on.
@@ -220,10 +232,8 @@ func endRuns(t *testing.T, runsDir string) {
 // within waits for a condition.
 func within(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for until := time.Now().Add(time.Minute); !holds(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(until) {
-			t.Fatalf("not in time: %s", what)
-		}
+	if !await(time.Minute, holds) {
+		t.Fatalf("not in time: %s", what)
 	}
 }
 

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kfake"
-	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/ister-mq/ister/admin/adminv1"
 	"github.com/ister-mq/ister/admin/client"
@@ -160,26 +159,7 @@ func TestDeliveryCheckThatTestsNothingIsInconclusive(t *testing.T) {
 // A foreign cluster that acknowledges a record without keeping it is found out.
 func TestDeliveryCheckFindsALoss(t *testing.T) {
 	kafka := foreign(t)
-	seen := 0
-	kafka.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
-		kafka.KeepControl()
-		if seen++; seen != 100 {
-			return nil, nil, false
-		}
-		produce := request.(*kmsg.ProduceRequest)
-		answer := produce.ResponseKind().(*kmsg.ProduceResponse)
-		for _, rt := range produce.Topics {
-			topic := kmsg.NewProduceResponseTopic()
-			topic.Topic, topic.TopicID = rt.Topic, rt.TopicID
-			for _, rp := range rt.Partitions {
-				partition := kmsg.NewProduceResponseTopicPartition()
-				partition.Partition, partition.BaseOffset = rp.Partition, 5
-				topic.Partitions = append(topic.Partitions, partition)
-			}
-			answer.Topics = append(answer.Topics, topic)
-		}
-		return answer, nil, true
-	})
+	lie(kafka, 100)
 	r, log := checked(t, kafka, t.TempDir())
 	if r.Verdict != report.Fail || r.Criteria[0].ID != "lost" || r.Criteria[0].Value.(float64) < 1 {
 		t.Fatalf("%s: %+v\n%s", r.Verdict, r.Criteria[0], log)

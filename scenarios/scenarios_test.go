@@ -211,30 +211,33 @@ func stepRan(r *report.Run, id string) bool {
 	return false
 }
 
+// lie has a cluster acknowledge its nth produce request and keep nothing of it.
+func lie(kafka *kfake.Cluster, nth int) {
+	seen := 0
+	kafka.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
+		kafka.KeepControl()
+		if seen++; seen != nth {
+			return nil, nil, false
+		}
+		produce := request.(*kmsg.ProduceRequest)
+		answer := produce.ResponseKind().(*kmsg.ProduceResponse)
+		for _, rt := range produce.Topics {
+			topic := kmsg.NewProduceResponseTopic()
+			topic.Topic, topic.TopicID = rt.Topic, rt.TopicID
+			for _, rp := range rt.Partitions {
+				partition := kmsg.NewProduceResponseTopicPartition()
+				partition.Partition, partition.BaseOffset = rp.Partition, 5
+				topic.Partitions = append(topic.Partitions, partition)
+			}
+			answer.Topics = append(answer.Topics, topic)
+		}
+		return answer, nil, true
+	})
+}
+
 // A broker that acknowledges a record without keeping it is found out.
 func TestLyingBrokerFails(t *testing.T) {
-	setup := fakecluster.Setup{OnForm: func(kafka *kfake.Cluster) {
-		seen := 0
-		kafka.ControlKey(int16(kmsg.Produce), func(request kmsg.Request) (kmsg.Response, error, bool) {
-			kafka.KeepControl()
-			if seen++; seen != 3 {
-				return nil, nil, false
-			}
-			produce := request.(*kmsg.ProduceRequest)
-			answer := produce.ResponseKind().(*kmsg.ProduceResponse)
-			for _, rt := range produce.Topics {
-				topic := kmsg.NewProduceResponseTopic()
-				topic.Topic, topic.TopicID = rt.Topic, rt.TopicID
-				for _, rp := range rt.Partitions {
-					partition := kmsg.NewProduceResponseTopicPartition()
-					partition.Partition, partition.BaseOffset = rp.Partition, 5
-					topic.Partitions = append(topic.Partitions, partition)
-				}
-				answer.Topics = append(answer.Topics, topic)
-			}
-			return answer, nil, true
-		})
-	}}
+	setup := fakecluster.Setup{OnForm: func(kafka *kfake.Cluster) { lie(kafka, 3) }}
 	r, log := ran(t, setup, smallFile(t, "", "1"))
 	if r.Verdict != report.Fail || r.ExitCode != report.ExitFail {
 		t.Fatalf("%s, %+v\n%s", r.Verdict, r.Failures, log)

@@ -16,6 +16,22 @@ import (
 	"github.com/ister-mq/ister/setups/process"
 )
 
+// owned is a cluster of processes for others to attach to.
+func owned(t *testing.T, ctx context.Context, n int) (setups.Options, setups.Cluster, []setups.Broker) {
+	t.Helper()
+	o := options(t)
+	owner, err := process.Setup{}.New(ctx, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { owner.Close(context.Background()) })
+	members, err := owner.Form(ctx, n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o, owner, members
+}
+
 // The part of the suite that needs no right to start and stop, on brokers that
 // another setup started.
 func TestAttach(t *testing.T) {
@@ -96,16 +112,7 @@ func TestAttach(t *testing.T) {
 func TestAttachWithABrokerCommand(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	o := options(t)
-	owner, err := process.Setup{}.New(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { owner.Close(context.Background()) })
-	members, err := owner.Form(ctx, 3)
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, owner, members := owned(t, ctx, 3)
 	command, err := filepath.Abs("../attach/example-brokers.sh")
 	if err != nil {
 		t.Fatal(err)
@@ -201,16 +208,7 @@ func commandLife(t *testing.T, ctx context.Context, cluster setups.Cluster, adde
 func TestAttachToAClusterWithoutAnAdminAPI(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
-	o := options(t)
-	owner, err := process.Setup{}.New(ctx, o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { owner.Close(context.Background()) })
-	members, err := owner.Form(ctx, 1)
-	if err != nil {
-		t.Fatal(err)
-	}
+	o, _, members := owned(t, ctx, 1)
 	cluster, err := attach.Setup{Bootstrap: []string{members[0].Kafka}}.New(ctx, o)
 	if err != nil {
 		t.Fatal(err)

@@ -104,8 +104,11 @@ func (e *engine) perform(ctx context.Context, s *spec.Step, v *verb.Verb, with m
 		return nil, err
 	}
 	if v.Disturbs {
-		handle := e.env.Recorder.BeginDisturbance(s.ID, s.Use, fmt.Sprint(plain(with)))
+		handle, err := e.env.BeginDisturbance(s.Use, fmt.Sprint(plain(with)))
 		defer e.env.Recorder.EndDisturbance(handle)
+		if err != nil {
+			return nil, err
+		}
 	}
 	out, err := call.Run(ctx)
 	if s.Until == nil || err != nil && s.Verb.Risk != spec.ReadOnly {

@@ -38,6 +38,7 @@ type Env struct {
 
 	mu       sync.Mutex
 	loads    []*load.Load            // guarded by mu, in order of their start
+	armed    []*load.Load            // guarded by mu: released when the next disturbance begins
 	admin    *client.Client          // guarded by mu
 	adminFor string                  // guarded by mu: the endpoints of admin
 	names    map[int64]string        // guarded by mu: broker name by node id
@@ -49,6 +50,22 @@ type Env struct {
 
 // BeginStep tells which step the next calls belong to.
 func (e *Env) BeginStep(id string) { e.step = id }
+
+// BeginDisturbance records that the step disturbs the cluster from now on, and
+// lets the loads go on that wait for that. The handle is the recorder's.
+func (e *Env) BeginDisturbance(use, detail string) (handle int, err error) {
+	handle = e.Recorder.BeginDisturbance(e.step, use, detail)
+	e.mu.Lock()
+	armed := e.armed
+	e.armed = nil
+	e.mu.Unlock()
+	for _, l := range armed {
+		if !l.Release() {
+			err = errors.Join(err, noMoreHolds(l))
+		}
+	}
+	return handle, err
+}
 
 // EnvironmentError is a failure of the machine or the start of the cluster, not
 // of what the scenario tests.

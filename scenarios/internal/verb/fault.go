@@ -174,11 +174,11 @@ func (e *Env) begin(k kind, broker, detail string, do func() error) (faultOutput
 	if _, err := e.broker(broker); err != nil {
 		return faultOutputs{}, err
 	}
-	handle := e.Recorder.BeginDisturbance(e.step, string(k), strings.TrimSpace(broker+" "+detail))
+	handle, err := e.BeginDisturbance(string(k), strings.TrimSpace(broker+" "+detail))
 	e.faults.mu.Lock()
 	e.faults.lasts = append(e.faults.lasts, fault{k, broker, handle, time.Now()})
 	e.faults.mu.Unlock()
-	return faultOutputs{Broker: broker}, do()
+	return faultOutputs{Broker: broker}, errors.Join(err, do())
 }
 
 // undo is the verb that ends faults of some kinds. It tries all of them; one that

@@ -32,6 +32,11 @@ type loadInputs struct {
 	Load string `json:"load" required:"true" doc:"name of the load"`
 }
 
+type loadReleaseInputs struct {
+	Load            string `json:"load" required:"true" doc:"name of the load"`
+	WithDisturbance bool   `json:"with_disturbance" default:"false" doc:"not now, but when the next step that disturbs the cluster begins, however long that takes: its sends are then in flight"`
+}
+
 type loadWaitInputs struct {
 	Load  string `json:"load" required:"true" doc:"name of the load"`
 	Acked int64  `json:"acked" default:"0" min:"0" doc:"wait for so many acknowledged records; 0: until all are sent and answered"`
@@ -143,15 +148,24 @@ func loadStart(ctx context.Context, env *Env, in loadStartInputs) (loadOutputs, 
 	return loadOutputs{ID: in.ID, Topics: int64(len(in.Topics))}, nil
 }
 
-func loadRelease(_ context.Context, env *Env, in loadInputs) (loadCounts, error) {
+func loadRelease(_ context.Context, env *Env, in loadReleaseInputs) (loadCounts, error) {
 	l, err := env.load(in.Load)
 	if err != nil {
 		return loadCounts{}, err
 	}
-	if !l.Release() {
-		return loadCounts{}, fmt.Errorf("load %s has no more holds to pass", in.Load)
+	switch {
+	case in.WithDisturbance:
+		env.mu.Lock()
+		env.armed = append(env.armed, l)
+		env.mu.Unlock()
+	case !l.Release():
+		return loadCounts{}, noMoreHolds(l)
 	}
 	return loadCounts{Sent: l.Sent(), Acked: l.Acked()}, nil
+}
+
+func noMoreHolds(l *load.Load) error {
+	return fmt.Errorf("load %s has no more holds to pass: give load.start one hold_at for each load.release", l.ID())
 }
 
 func loadWait(ctx context.Context, env *Env, in loadWaitInputs) (loadCounts, error) {

@@ -274,7 +274,7 @@ func tiles(r *Run, h *history.History, p *page) []tile {
 		}
 	}
 	if worst != nil && worst.Sent {
-		all = append(all, tile{"longest produce gap", worst.Produce, fmt.Sprintf("at %s, of %d disturbances", worst.Step, len(h.Disturbances)), ""})
+		all = append(all, tile{"longest produce gap", worst.Produce, fmt.Sprintf("at %s, one of %d disturbances", worst.Step, len(h.Disturbances)), ""})
 	}
 	if len(r.Leftovers) > 0 {
 		all = append(all, tile{"left behind", count(len(r.Leftovers)), "by the cleanup", "bad"})

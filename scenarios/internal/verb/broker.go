@@ -78,13 +78,20 @@ type unloadOutputs struct {
 }
 
 type rebalanceInputs struct {
-	DryRun   bool  `json:"dry_run" default:"false" doc:"only plan"`
 	MaxMoves int64 `json:"max_moves" default:"0" min:"0" doc:"bound on the plan; 0: none"`
 }
 
+type planOutputs struct {
+	Moves        int64  `json:"moves" doc:"partitions in the plan"`
+	ReplicaMoves int64  `json:"replica_moves" doc:"replicas that get a new home"`
+	LeaderMoves  int64  `json:"leader_moves" doc:"partitions that get another leader"`
+	Before       string `json:"before" doc:"leaders per broker before"`
+	After        string `json:"after" doc:"leaders per broker as planned"`
+}
+
 type rebalanceOutputs struct {
-	Operation    int64   `json:"operation" doc:"id of the operation, 0 on a dry run or when there is nothing to do"`
-	State        string  `json:"state" doc:"how the operation ended; planned on a dry run; none when there was nothing to do"`
+	Operation    int64   `json:"operation" doc:"id of the operation, 0 when there was nothing to do"`
+	State        string  `json:"state" doc:"how the operation ended; none when there was nothing to do"`
 	Moves        int64   `json:"moves" doc:"partitions in the plan"`
 	ReplicaMoves int64   `json:"replica_moves" doc:"replicas that get a new home"`
 	LeaderMoves  int64   `json:"leader_moves" doc:"partitions that get another leader"`
@@ -135,9 +142,14 @@ func init() {
 	})
 	define(meta{
 		name: "brokers.rebalance", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.Disruptive, disturbs: true, doc: "Spread leaders and replicas over the active brokers, and wait for the operation.",
-		command: "ister admin brokers rebalance[ --dry-run?dry_run][ --max-moves {max_moves}][ --wait?!dry_run]",
+		command: "ister admin brokers rebalance[ --max-moves {max_moves}] --wait",
 		note:    "{state}, replica moves {replica_moves}, leader moves {leader_moves}",
 	}, rebalance, nil)
+	define(meta{
+		name: "brokers.plan", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.ReadOnly, doc: "What a rebalance would move now; nothing is changed.",
+		command: "ister admin brokers rebalance --dry-run[ --max-moves {max_moves}]",
+		note:    "replica moves {replica_moves}, leader moves {leader_moves}",
+	}, planRebalance, nil)
 	define(meta{
 		name: "brokers.balance", needs: []setups.Ability{setups.AbilityAdmin}, risk: spec.ReadOnly, doc: "How evenly the active brokers are loaded.", command: "ister admin brokers balance --output json",
 		note: "{vector}",
@@ -324,25 +336,41 @@ func certificate(ctx context.Context, env *Env, id int64, out *unloadOutputs) er
 }
 
 func rebalance(ctx context.Context, env *Env, in rebalanceInputs) (rebalanceOutputs, error) {
-	admin, err := env.Admin()
+	start := time.Now()
+	planned, operation, err := env.rebalance(ctx, &adminv1.RebalanceRequest{MaxMoves: int32(in.MaxMoves)})
 	if err != nil {
 		return rebalanceOutputs{}, err
 	}
-	start := time.Now()
-	answer, err := admin.Brokers.Rebalance(ctx, &adminv1.RebalanceRequest{DryRun: in.DryRun, MaxMoves: int32(in.MaxMoves)})
-	if err != nil {
-		return rebalanceOutputs{}, fmt.Errorf("rebalance: %w", err)
-	}
-	plan := answer.GetPlan()
 	out := rebalanceOutputs{
-		Operation: int64(answer.GetOperation().GetOperationId()), Moves: int64(len(plan.GetMoves())), ReplicaMoves: int64(plan.GetReplicaMoves()),
-		LeaderMoves: int64(plan.GetLeaderMoves()), Before: env.leaderVector(plan.GetBefore()), After: env.leaderVector(plan.GetAfter()), State: "planned",
+		Operation: int64(operation.GetOperationId()), Moves: planned.Moves, ReplicaMoves: planned.ReplicaMoves, LeaderMoves: planned.LeaderMoves,
+		Before: planned.Before, After: planned.After,
 	}
-	if !in.DryRun {
-		_, out.State, err = env.finish(ctx, answer.GetOperation())
-	}
+	_, out.State, err = env.finish(ctx, operation)
 	out.TookMS = since(start)
 	return out, err
+}
+
+func planRebalance(ctx context.Context, env *Env, in rebalanceInputs) (planOutputs, error) {
+	planned, _, err := env.rebalance(ctx, &adminv1.RebalanceRequest{DryRun: true, MaxMoves: int32(in.MaxMoves)})
+	return planned, err
+}
+
+// rebalance asks for a rebalance and returns its plan, and its operation when
+// there is one.
+func (e *Env) rebalance(ctx context.Context, request *adminv1.RebalanceRequest) (planOutputs, *adminv1.Operation, error) {
+	admin, err := e.Admin()
+	if err != nil {
+		return planOutputs{}, nil, err
+	}
+	answer, err := admin.Brokers.Rebalance(ctx, request)
+	if err != nil {
+		return planOutputs{}, nil, fmt.Errorf("rebalance: %w", err)
+	}
+	plan := answer.GetPlan()
+	return planOutputs{
+		Moves: int64(len(plan.GetMoves())), ReplicaMoves: int64(plan.GetReplicaMoves()), LeaderMoves: int64(plan.GetLeaderMoves()),
+		Before: e.leaderVector(plan.GetBefore()), After: e.leaderVector(plan.GetAfter()),
+	}, answer.GetOperation(), nil
 }
 
 func (e *Env) leaderVector(b *adminv1.Balance) string {

@@ -41,7 +41,7 @@ func TestCommandLine(t *testing.T) {
 	}{
 		{"cluster.promote", map[string]string{"node_id": "4"}, "ister admin cluster promote-node --node-id 4"},
 		{"cluster.promote", nil, "ister admin cluster promote-node --node-id <node_id>"},
-		{"brokers.rebalance", map[string]string{"dry_run": "true", "max_moves": "0"}, "ister admin brokers rebalance --dry-run"},
+		{"brokers.plan", map[string]string{"max_moves": "0"}, "ister admin brokers rebalance --dry-run"},
 		{"brokers.rebalance", map[string]string{"max_moves": "5"}, "ister admin brokers rebalance --max-moves 5 --wait"},
 		{"topic.move", map[string]string{"name": "/default/t", "to": "4", "replicas": "true"}, "ister admin topics move /default/t --to 4 --replicas --wait"},
 		{"topic.move", map[string]string{"name": "/default/t", "to": "0", "replicas": "false"}, "ister admin topics move /default/t --wait"},

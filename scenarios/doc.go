@@ -10,11 +10,16 @@
 //	embed.go     the shipped scenarios, and finding one by name or path
 //	command.go   the command tree, flags, exit codes
 //	attaching.go  the flags of a cluster that runs already
-//	running.go   run, stop, clean, runs
+//	running.go   run
+//	runs.go      runs
+//	ending.go    stop, clean
 //	interrupts.go  signals
 //	detached.go  supervisors, watch
 //	pausing.go   step, resume, runs that pause
-//	reading.go   list, show, plan, report, doctor, verify
+//	listing.go   list, show, plan
+//	reporting.go  report
+//	doctor.go    doctor
+//	verifying.go  verify
 //	table.go     table
 //	lint.go      lint
 //	lint_sarif.go  its findings for code scanning

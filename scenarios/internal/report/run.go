@@ -157,6 +157,16 @@ func (r *Run) Exit() int {
 	return ExitStep
 }
 
+// Passed counts the criteria that passed, and those that were judged.
+func (r *Run) Passed() (passed, judged int) {
+	for _, c := range r.Criteria {
+		if c.Status == CheckPass {
+			passed++
+		}
+	}
+	return passed, len(r.Criteria)
+}
+
 // Judge derives the verdict of what ran to its end, from the checks and from
 // whether a step failed. A criterion that failed outranks all: a violation that
 // was seen is one whatever else went wrong.

@@ -56,7 +56,7 @@ func CheckID(id string) error {
 
 // newDir makes the directory of a new run and returns the run's id: the wanted
 // one, which must be free, or one of the scenario and the time. A second run in
-// the same second takes the next free suffix.
+// the same second takes the next free number.
 func newDir(runsDir, wanted, scenario string, now time.Time) (id, dir string, err error) {
 	if err := os.MkdirAll(runsDir, 0o755); err != nil {
 		return "", "", fmt.Errorf("make the runs directory: %w", err)
@@ -75,11 +75,11 @@ func newDir(runsDir, wanted, scenario string, now time.Time) (id, dir string, er
 		}
 		return wanted, dir, nil
 	}
-	base := now.UTC().Format("20060102-150405") + "-" + scenario
+	base := now.UTC().Format("20060102-150405")
 	for n := 1; n <= 1000; n++ {
-		id = base
+		id = base + "-" + scenario
 		if n > 1 {
-			id = fmt.Sprintf("%s-%d", base, n)
+			id = fmt.Sprintf("%s-%d-%s", base, n, scenario) // no id is the beginning of another
 		}
 		dir = filepath.Join(runsDir, id)
 		err = os.Mkdir(dir, 0o755)

@@ -21,31 +21,62 @@ import (
 // Info is one run of a runs directory.
 type Info struct {
 	Run *report.Run `json:"run"`
+	// State is one of States.
+	State string `json:"state"`
 	// Live: its runner is running. Processes counts what it started and still
 	// runs.
 	Live      bool `json:"live"`
 	Paused    bool `json:"paused,omitempty"` // live, and waits for an order
 	Processes int  `json:"processes"`
+	// Problem says why the record cannot be read; Run has then no more than the
+	// name and the time of the folder.
+	Problem string `json:"problem,omitempty"`
 }
+
+// States are what a run can be, in words: its verdict, once it has one.
+var States = []string{
+	string(report.Pass), string(report.Fail), string(report.Inconclusive), string(report.Environment), string(report.StepError), string(report.Interrupted),
+	string(report.Running), statePaused, stateAbandoned, stateUnreadable,
+}
+
+const (
+	stateAbandoned  = "abandoned"  // its runner is gone, without a verdict
+	stateUnreadable = "unreadable" // it has a Problem
+)
 
 // List returns the runs of a directory, oldest first. Folders that are no runs
 // are left out.
 func List(runsDir string) ([]Info, error) {
+	infos, err := ListAll(runsDir)
+	return slices.DeleteFunc(infos, func(i Info) bool { return i.Problem != "" }), err
+}
+
+// ListAll is List with the folders that hold no record of a run, or one that
+// cannot be read.
+func ListAll(runsDir string) ([]Info, error) {
 	entries, err := os.ReadDir(runsDir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("list runs: %w", err)
+		return nil, fmt.Errorf("list runs: %w; name the directory of the runs with --runs-dir", err)
 	}
 	var infos []Info
 	for _, entry := range entries {
 		if !entry.IsDir() || strings.HasPrefix(entry.Name(), ".") {
 			continue
 		}
-		if info, err := Inspect(filepath.Join(runsDir, entry.Name())); err == nil {
-			infos = append(infos, info)
+		dir := filepath.Join(runsDir, entry.Name())
+		info, err := Inspect(dir)
+		if err != nil {
+			info = Info{Run: &report.Run{ID: entry.Name(), Directory: dir}, State: stateUnreadable, Problem: err.Error()}
+			if folder, err := entry.Info(); err == nil {
+				info.Run.StartedAt = folder.ModTime().UTC()
+			}
 		}
+		// The folder may have been renamed, or brought from elsewhere.
+		info.Run.ID = entry.Name()
+		infos = append(infos, info)
 	}
 	// Callers may name runs, so that names say nothing about the order.
 	slices.SortStableFunc(infos, func(a, b Info) int { return a.Run.StartedAt.Compare(b.Run.StartedAt) })
@@ -62,9 +93,15 @@ func Inspect(dir string) (Info, error) {
 	if err != nil {
 		return Info{}, err
 	}
-	info := Info{Run: r, Live: r.Verdict == report.Running && process.Same(r.Runner.PID, r.Runner.Started), Processes: len(ledger.Alive())}
+	info := Info{Run: r, State: string(r.Verdict), Live: r.Verdict == report.Running && process.Same(r.Runner.PID, r.Runner.Started), Processes: len(ledger.Alive())}
 	if state, err := LoadState(dir); err == nil { // runs of older builds have none
 		info.Paused = info.Live && state.Paused()
+	}
+	switch {
+	case info.Paused:
+		info.State = statePaused
+	case r.Verdict == report.Running && !info.Live:
+		info.State = stateAbandoned
 	}
 	return info, nil
 }
@@ -72,26 +109,35 @@ func Inspect(dir string) (Info, error) {
 // Find returns the directory of a run given by id, by a unique part of it, by
 // path, or by "last".
 func Find(runsDir, name string) (string, error) {
+	if name == "" {
+		return "", errors.New("the name of the run is empty; `scenario runs` lists them, last is the newest")
+	}
 	if _, err := os.Stat(filepath.Join(name, report.RunFile)); err == nil {
 		return filepath.Clean(name), nil
 	}
-	infos, err := List(runsDir)
+	infos, err := ListAll(runsDir)
 	if err != nil {
 		return "", err
 	}
-	var found []string
-	for i, info := range infos {
-		switch {
-		case info.Run.ID == name, name == latest && i == len(infos)-1:
-			return filepath.Join(runsDir, info.Run.ID), nil
-		case strings.Contains(info.Run.ID, name):
+	var ids, found []string
+	newest := ""
+	for _, info := range infos {
+		ids = append(ids, info.Run.ID)
+		if info.Problem == "" {
+			newest = info.Run.ID
+		}
+		if strings.Contains(info.Run.ID, name) {
 			found = append(found, info.Run.ID)
 		}
 	}
-	switch len(found) {
-	case 1:
+	switch {
+	case name == latest && newest != "":
+		return filepath.Join(runsDir, newest), nil
+	case slices.Contains(ids, name):
+		return filepath.Join(runsDir, name), nil
+	case len(found) == 1:
 		return filepath.Join(runsDir, found[0]), nil
-	case 0:
+	case len(found) == 0:
 		return "", fmt.Errorf("no run %s in %s; `scenario runs` lists them", name, runsDir)
 	}
 	return "", fmt.Errorf("%s could be %s", name, strings.Join(found, ", "))

@@ -131,7 +131,7 @@ func TestFind(t *testing.T) {
 
 func TestNewDirTakesTheNextFreeName(t *testing.T) {
 	runs, at := t.TempDir(), time.Date(2026, 12, 2, 1, 2, 3, 0, time.UTC)
-	for _, want := range []string{"20261202-010203-s", "20261202-010203-s-2", "20261202-010203-s-3"} {
+	for _, want := range []string{"20261202-010203-s", "20261202-010203-2-s", "20261202-010203-3-s"} {
 		if id, _, err := newDir(runs, "", "s", at); err != nil || id != want {
 			t.Errorf("%s, %v, want %s", id, err, want)
 		}

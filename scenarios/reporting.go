@@ -1,0 +1,96 @@
+package scenarios
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/ister-mq/ister/scenarios/internal/report"
+	"github.com/ister-mq/ister/scenarios/internal/run"
+)
+
+func (c *common) reportCommand() *cobra.Command {
+	var format string
+	var rewrite []string
+	cmd := &cobra.Command{
+		Use: "report RUN", Short: "Show the result of a run, or make its reports again", Args: exactly("RUN"),
+		Long: "Show the result of a run. With --format the report is printed in that form; with --report the files in the run's\n" +
+			"directory are made again, and its checksums. Both use the evidence alone.",
+		Example: "  scenario report last\n  scenario report last --format html > report.html\n  scenario report last --report html,junit",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := knownFormats(rewrite); err != nil {
+				return err
+			}
+			if c.json() {
+				format = "json"
+			}
+			if format != "text" && !slices.Contains(run.Formats, format) {
+				return &usageError{fmt.Errorf("--format %s is not known", format), "text, " + strings.Join(run.Formats, ", ")}
+			}
+			dir, err := run.Find(c.runsDir, args[0])
+			if err != nil {
+				return &usageError{err: err}
+			}
+			if len(rewrite) > 0 {
+				return remake(cmd.OutOrStdout(), rewrite, dir)
+			}
+			return c.report(cmd.OutOrStdout(), format, dir)
+		},
+	}
+	cmd.Flags().StringVar(&format, "format", "text", "print it as text, json, junit, md or html")
+	cmd.Flags().StringSliceVar(&rewrite, "report", nil, "make these files again in the run's directory: json, junit, md, html")
+	cmd.MarkFlagsMutuallyExclusive("format", "report")
+	return cmd
+}
+
+// knownFormats refuses reports that there are not.
+func knownFormats(formats []string) error {
+	for _, format := range formats {
+		if !slices.Contains(run.Formats, format) {
+			return &usageError{fmt.Errorf("--report %s is not known", format), strings.Join(run.Formats, ", ")}
+		}
+	}
+	return nil
+}
+
+func remake(out io.Writer, formats []string, dir string) error {
+	r, err := report.LoadRun(dir)
+	if err != nil {
+		return environment(err)
+	}
+	if r.Verdict == report.Running {
+		return &usageError{fmt.Errorf("run %s has not ended: its reports are made when it does", r.ID), "follow it: scenario watch " + r.ID}
+	}
+	files, err := run.Rewrite(formats, dir)
+	if err != nil {
+		return environment(err)
+	}
+	for _, file := range files {
+		fmt.Fprintln(out, file)
+	}
+	return nil
+}
+
+func (c *common) report(out io.Writer, format, dir string) error {
+	if format == "text" {
+		r, err := report.LoadRun(dir)
+		if err != nil {
+			return environment(err)
+		}
+		show, err := c.display(out, "auto", false)
+		if err != nil {
+			return err
+		}
+		show.Summary(r)
+		return nil
+	}
+	data, err := run.Render(format, dir)
+	if err != nil {
+		return environment(err)
+	}
+	_, err = out.Write(data)
+	return err
+}

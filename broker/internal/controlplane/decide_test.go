@@ -118,17 +118,18 @@ func TestLookFencesByLeaseAndByDeath(t *testing.T) {
 		"heard lately":                       {false, contact{heard: now, epoch: 5, revision: 5}, ""},
 		"silent":                             {false, contact{heard: now.Add(-2 * time.Second), epoch: 5, revision: 5}, "fence"},
 		"process gone":                       {false, contact{heard: now, epoch: 5, revision: 5, gone: true}, "fence"},
-		"never heard, office old":            {false, contact{}, "fence"},
+		"never heard, looked for a minute":   {false, contact{since: now.Add(-time.Minute)}, "fence"},
+		"never heard, just added":            {false, contact{since: now}, ""},
 		"fenced and back":                    {true, contact{heard: now, epoch: 5, revision: 5}, "unfence"},
 		"fenced, has not seen its own epoch": {true, contact{heard: now, epoch: 5, revision: 4}, ""},
 		"fenced, older process":              {true, contact{heard: now, epoch: 4, revision: 9}, ""},
 		"fenced and silent":                  {true, contact{heard: now.Add(-time.Second), epoch: 5, revision: 5}, ""},
-		"being decided":                      {false, contact{gone: true, changed: true}, ""},
+		"being decided":                      {false, contact{since: now, gone: true, changed: true}, ""},
 	} {
 		o := deskOffice()
 		o.plane.timing = Timing{}.withDefaults()
 		o.plane.timing.Heartbeat = time.Hour // no probe
-		o.since, o.self = now.Add(-time.Minute), 1
+		o.self = 1
 		node := *n
 		node.Fenced = c.fenced
 		held := c.contact
@@ -150,5 +151,24 @@ func TestLookFencesByLeaseAndByDeath(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: %q, want %q", name, got, c.want)
 		}
+	}
+}
+
+// TestSilenceOfANewMemberIsUnknownForALease: a node that was just added had no time
+// to say anything, however long the office has lasted. A promotion waits for it.
+func TestSilenceOfANewMemberIsUnknownForALease(t *testing.T) {
+	o := deskOffice()
+	o.plane.timing = Timing{}.withDefaults()
+	added := time.Now()
+	if known, _, _, _ := o.judgeMember(4, quorum.Status{}, added); known {
+		t.Error("a node is judged before it could say anything")
+	}
+	late := added.Add(2 * o.plane.timing.Lease)
+	if known, alive, silent, _ := o.judgeMember(4, quorum.Status{}, late); !known || alive || silent < o.plane.timing.Lease {
+		t.Errorf("after a lease of silence: known %v, alive %v, silent %v", known, alive, silent)
+	}
+	o.contact(4).gone = true
+	if known, alive, _, _ := o.judgeMember(4, quorum.Status{}, added); !known || alive {
+		t.Errorf("its process is gone: known %v, alive %v", known, alive)
 	}
 }

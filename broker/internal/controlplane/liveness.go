@@ -24,6 +24,7 @@ const (
 // contact is what the controller knows of one node. The zero value is a node not
 // heard of in this office.
 type contact struct {
+	since    time.Time // when this office first looked for it; until a lease later its silence means nothing
 	heard    time.Time // latest heartbeat with the current epoch; monotonic
 	epoch    model.NodeEpoch
 	revision model.Revision
@@ -41,7 +42,7 @@ type contact struct {
 func (o *office) contact(node model.NodeID) *contact {
 	c := o.contacts[node]
 	if c == nil {
-		c = &contact{}
+		c = &contact{since: time.Now()}
 		o.contacts[node] = c
 	}
 	return c
@@ -137,7 +138,7 @@ func (o *office) look(ctx context.Context, n *metadata.Node) {
 	now := time.Now()
 	o.mu.Lock()
 	c := o.contact(n.ID)
-	since := o.since // before the first heartbeat the lease runs from the office
+	since := c.since // before the first heartbeat the lease runs from the first look
 	if c.heard.After(since) {
 		since = c.heard
 	}
@@ -230,8 +231,8 @@ func (o *office) health(node model.NodeID, at quorum.Status) (lag *uint64, alive
 	return lag, &live
 }
 
-// judgeMember tells whether a node answers the controller. Not known: too early
-// in this office to say.
+// judgeMember tells whether a node answers the controller. Not known: it has not
+// been heard of yet, and it is too early to call it silent.
 func (o *office) judgeMember(node model.NodeID, at quorum.Status, now time.Time) (known, alive bool, silent time.Duration, lag uint64) {
 	if node == o.self {
 		return true, true, 0, 0
@@ -246,5 +247,6 @@ func (o *office) judgeMember(node model.NodeID, at quorum.Status, now time.Time)
 		}
 		return true, !c.gone && silent <= o.plane.timing.Lease, silent, lag
 	}
-	return c.gone || now.Sub(o.since) > o.plane.timing.Lease, false, now.Sub(o.since), 0
+	silent = now.Sub(c.since)
+	return c.gone || silent > o.plane.timing.Lease, false, silent, 0
 }

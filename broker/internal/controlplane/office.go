@@ -26,7 +26,6 @@ type office struct {
 	plane  *Plane
 	quorum *quorum.Quorum
 	self   model.NodeID
-	since  time.Time
 	queue  chan *request
 	done   <-chan struct{} // closed when the office is lost
 
@@ -82,7 +81,7 @@ func (p *Plane) hold(ctx context.Context) error {
 		return err
 	}
 	o := &office{
-		plane: p, quorum: q, self: p.store.get().Node, since: time.Now(),
+		plane: p, quorum: q, self: p.store.get().Node,
 		queue: make(chan *request, queueSize), done: ctx.Done(),
 		suspects: make(chan model.NodeID, 64), contacts: make(map[model.NodeID]*contact),
 		changing: make(chan struct{}, 1),

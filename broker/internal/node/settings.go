@@ -85,7 +85,7 @@ var Settings = []Setting{
 	{"advertised-admin-addr", TypeAddress, "", "admin address that others are given; derived when empty", advertised(func(c *Config) *string { return &c.AdvertisedAdmin })},
 	{"advertised-raft-addr", TypeAddress, "", "node-to-node address that others are given; derived when empty", advertised(func(c *Config) *string { return &c.AdvertisedRaft })},
 	{"seed-nodes", TypeList, "", "raft addresses of the nodes that form the cluster together, this one included", seeds},
-	{"join", TypeBool, "false", "wait to be added to an existing cluster by `ister admin cluster add-node`", boolean(func(c *Config) *bool { return &c.Join })},
+	{"join", TypeBool, "false", "wait to be added to an existing cluster, with ister admin cluster add-node", boolean(func(c *Config) *bool { return &c.Join })},
 	{"node-id", TypeInteger, "0", "wanted node id, 1 or more; 0: the controller gives one", nodeID},
 	{"rack", TypeString, "", "rack or zone, for spreading replicas", text(func(c *Config) *string { return &c.Rack })},
 	{"log-level", TypeString, "info", "debug, info, warn or error", oneOf(func(c *Config) *string { return &c.LogLevel }, "debug", "info", "warn", "error")},

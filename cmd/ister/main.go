@@ -67,8 +67,9 @@ func newCommand() *cobra.Command {
 
 Start a cluster of one with "ister broker", look at it with "ister admin cluster
 status", and see it scale under load with "ister scenario run broker-scaling".`,
-		SilenceErrors: true, SilenceUsage: true,
+		SilenceErrors: true, SilenceUsage: true, Version: versionText(),
 	}
+	root.SetVersionTemplate(versionLine())
 	root.AddCommand(newBrokerCommand(), newHealthCommand(), cli.NewCommand(), scenarios.NewCommand(), mcp.NewCommand(scenarios.Files()), newVersionCommand())
 	return root
 }

@@ -6,6 +6,9 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 func TestEveryProductIsInTheBinary(t *testing.T) {
@@ -39,10 +42,28 @@ func TestBrokerHelpNamesEverySetting(t *testing.T) {
 	}
 }
 
+// pflag takes what is in backquotes for the name of the flag's value.
+func TestValuesOfFlagsAreNamedInOneWord(t *testing.T) {
+	var look func(*cobra.Command)
+	look = func(c *cobra.Command) {
+		c.Flags().VisitAll(func(f *pflag.Flag) {
+			if name, _ := pflag.UnquoteUsage(f); strings.Contains(name, " ") {
+				t.Errorf("%s --%s takes %q, expected one word", c.CommandPath(), f.Name, name)
+			}
+		})
+		for _, child := range c.Commands() {
+			look(child)
+		}
+	}
+	look(newCommand())
+}
+
 func TestVersionPrintsOneLine(t *testing.T) {
-	var out, errOut bytes.Buffer
-	if status := run(context.Background(), []string{"version"}, &out, &errOut); status != 0 || strings.Count(out.String(), "\n") != 1 {
-		t.Fatalf("status %d: %q", status, out.String())
+	for _, args := range [][]string{{"version"}, {"--version"}} {
+		var out, errOut bytes.Buffer
+		if status := run(context.Background(), args, &out, &errOut); status != 0 || strings.Count(out.String(), "\n") != 1 || !strings.HasPrefix(out.String(), "ister ") {
+			t.Errorf("%v: status %d: %q", args, status, out.String())
+		}
 	}
 }
 

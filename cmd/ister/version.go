@@ -31,13 +31,18 @@ func versionText() string {
 	return "devel"
 }
 
+// versionLine is what both `ister version` and `ister --version` print.
+func versionLine() string {
+	return fmt.Sprintf("ister %s %s %s/%s\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
 func newVersionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "version",
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(c *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintf(c.OutOrStdout(), "ister %s %s %s/%s\n", versionText(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+			_, err := fmt.Fprint(c.OutOrStdout(), versionLine())
 			return err
 		},
 	}

@@ -20,7 +20,8 @@ var setupNeeds = map[string][]string{
 	"attach":    {needCluster},
 }
 
-// What a CI's jobs do not have: a cluster that is there already, and root.
+// What a machine may lack: a cluster that is there already, which a CI's jobs do
+// not have, and root, which they get from sudo.
 const (
 	needCluster = "cluster"
 	needRoot    = "root"
@@ -87,8 +88,8 @@ func (c *common) matrixCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "matrix", Short: "List every scenario with every setup, for a CI",
 		Long: `List every shipped scenario with every setup that it runs on, what the setup needs, and the bound on its time.
-With --format github it is one line for fromJSON in a workflow; what needs a cluster that is there already,
-or root, is left out.`,
+With --format github it is one line for fromJSON in a workflow; what needs a cluster that is there already
+is left out; a cell whose needs name root is for sudo.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			cells, err := c.matrix()
@@ -111,7 +112,7 @@ or root, is left out.`,
 // forCI keeps what a CI machine can run, as many as its matrix takes.
 func forCI(cells []matrixCell) []matrixCell {
 	kept := slices.DeleteFunc(slices.Clone(cells), func(cell matrixCell) bool {
-		return slices.Contains(cell.Needs, needCluster) || slices.Contains(cell.Needs, needRoot)
+		return slices.Contains(cell.Needs, needCluster)
 	})
 	return kept[:min(len(kept), matrixCellsMax)]
 }

@@ -1,18 +1,13 @@
 package mcp
 
 import (
-	"context"
-	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"log"
 	"net"
 	"os"
 	"runtime/debug"
 	"strings"
 
-	"github.com/mark3labs/mcp-go/server"
 	"github.com/spf13/cobra"
 
 	"github.com/ister-mq/ister/admin/client"
@@ -20,9 +15,6 @@ import (
 
 // TokenVariable is the environment variable with the bearer token.
 const TokenVariable = "ISTER_MCP_TOKEN"
-
-// workers bounds the calls at the same time on stdio: a wait takes one.
-const workers = 32
 
 type flags struct {
 	http          string
@@ -166,17 +158,4 @@ func version() string {
 		return info.Main.Version
 	}
 	return "devel"
-}
-
-// ServeStdio serves one client on a pair of streams until the input ends or ctx
-// does. Nothing but the protocol is written to out.
-func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out, errOut io.Writer) error {
-	transport := server.NewStdioServer(s.mcp)
-	transport.SetErrorLogger(log.New(errOut, "mcp: ", 0))
-	server.WithWorkerPoolSize(workers)(transport)
-	err := transport.Listen(ctx, in, out)
-	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
 }

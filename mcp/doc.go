@@ -17,7 +17,8 @@
 //
 // File map:
 //
-//	command.go    flags; stdio and HTTP
+//	command.go    flags
+//	stdio.go      one client on a pair of streams; answers after the end of the input
 //	http.go       bearer token, Origin, bounds of HTTP
 //	server.go     Config, New, what happens around every call
 //	table.go      the type of a row of the table, risks, filters

@@ -81,7 +81,7 @@ bench: ## figures: throughput, idle cost, gaps (prints; asserts nothing)
 	go run ./cmd/internal/bench
 
 .PHONY: proto
-proto: ## regenerate admin/adminv1 (needs protoc, protoc-gen-go, protoc-gen-connect-go)
+proto: ## regenerate admin/adminv1 (needs protoc, libprotobuf-dev, protoc-gen-go, protoc-gen-connect-go)
 	protoc -I . --go_out=. --go_opt=paths=source_relative --connect-go_out=. --connect-go_opt=paths=source_relative,simple admin/adminv1/*.proto
 
 .PHONY: clean

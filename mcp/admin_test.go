@@ -217,8 +217,8 @@ func TestHealthIsNeverGuessed(t *testing.T) {
 		{"operations cannot be read", unknown, "NO_CONTROLLER", func(o *observed) { o.failures["operations"] = &failure{Code: "NO_CONTROLLER"} }},
 		{"no controller", unhealthy, "NO_CONTROLLER", func(o *observed) { o.status.ControllerId = 0 }},
 		{"not the controller's view", unknown, "NOT_CURRENT", func(o *observed) { o.status.AnsweredBy = 2 }},
-		{"offline", unhealthy, "PARTITIONS_OFFLINE", func(o *observed) { o.status.OfflinePartitions = 1 }},
-		{"under-replicated", degraded, "UNDER_REPLICATED", func(o *observed) { o.status.UnderReplicatedPartitions = 1 }},
+		{"offline", unhealthy, "PARTITIONS_OFFLINE", func(o *observed) { o.status.OfflinePartitions = wrapperspb.Int32(1) }},
+		{"under-replicated", degraded, "UNDER_REPLICATED", func(o *observed) { o.status.UnderReplicatedPartitions = wrapperspb.Int32(1) }},
 		{"two voters", degraded, "FEW_VOTERS", func(o *observed) { o.status.Voters = []int32{1, 2} }},
 		{"not ready", degraded, "NODE_NOT_READY", func(o *observed) { o.status.Ready = false }},
 		{"fenced", degraded, "NODE_FENCED", func(o *observed) { o.brokers[1].Fenced = true }},
@@ -231,7 +231,7 @@ func TestHealthIsNeverGuessed(t *testing.T) {
 		{"imbalanced", degraded, "IMBALANCED", func(o *observed) { o.balance.CoefficientOfVariation = wrapperspb.Double(0.25) }},
 		{"the worst decides", unhealthy, "PARTITIONS_OFFLINE", func(o *observed) {
 			o.brokers[1].Bytes = nil
-			o.status.OfflinePartitions = 1
+			o.status.OfflinePartitions = wrapperspb.Int32(1)
 			o.brokers[0].Fenced = true
 		}},
 	} {

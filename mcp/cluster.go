@@ -93,8 +93,12 @@ func clusterStatus(ctx context.Context, s *Server, _ input) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	summary := fmt.Sprintf("Node %d answers; controller %s; %s; %d of %d brokers active; %d offline and %d under-replicated of %d partitions",
-		r.GetSelfNodeId(), idOrNone(r.GetControllerId()), plural(len(r.GetVoters()), "voter", "voters"), r.GetActiveBrokers(), r.GetBrokers(), r.GetOfflinePartitions(), r.GetUnderReplicatedPartitions(), r.GetPartitions())
+	state := "which brokers are alive is unknown, as no controller answers"
+	if r.GetActiveBrokers() != nil {
+		state = fmt.Sprintf("%d of %d brokers active; %d offline and %d under-replicated of %d partitions",
+			r.GetActiveBrokers().GetValue(), r.GetBrokers(), r.GetOfflinePartitions().GetValue(), r.GetUnderReplicatedPartitions().GetValue(), r.GetPartitions())
+	}
+	summary := fmt.Sprintf("Node %d answers; controller %s; %s; %s", r.GetSelfNodeId(), idOrNone(r.GetControllerId()), plural(len(r.GetVoters()), "voter", "voters"), state)
 	return message(r, summary, step{"diagnose_health", map[string]any{}, "judge it"})
 }
 

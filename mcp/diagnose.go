@@ -129,10 +129,10 @@ func (h *health) quorum(s *adminv1.GetStatusResponse) {
 
 func (h *health) partitions(s *adminv1.GetStatusResponse) {
 	topics := &fix{Tool: "topics_list", Args: map[string]any{}}
-	if n := s.GetOfflinePartitions(); n > 0 {
+	if n := s.GetOfflinePartitions().GetValue(); n > 0 {
 		h.add(finding{"PARTITIONS_OFFLINE", unhealthy, "partitions", fmt.Sprintf("%s without a leader: cannot be written or read", plural(int(n), "partition is", "partitions are")), "bring a broker with an in-sync replica back", topics})
 	}
-	if n := s.GetUnderReplicatedPartitions(); n > 0 {
+	if n := s.GetUnderReplicatedPartitions().GetValue(); n > 0 {
 		h.add(finding{"UNDER_REPLICATED", degraded, "partitions", fmt.Sprintf("%s less in-sync replicas than wanted", plural(int(n), "partition has", "partitions have")), "wait while replicas catch up; if it stays, see which brokers are fenced", topics})
 	}
 }

@@ -81,6 +81,8 @@ func describeOne(f protoreflect.FieldDescriptor, depth int) map[string]any {
 		switch f.Message().FullName() {
 		case "google.protobuf.DoubleValue":
 			return map[string]any{"type": []string{"number", "null"}}
+		case "google.protobuf.Int32Value":
+			return map[string]any{"type": []string{"integer", "null"}}
 		case "google.protobuf.Int64Value", "google.protobuf.Timestamp":
 			return map[string]any{"type": []string{"string", "null"}}
 		}

@@ -94,7 +94,8 @@ func refusal(code connect.Code, r *adminv1.Refusal) error {
 func (s *stub) GetStatus(context.Context, *adminv1.GetStatusRequest) (*adminv1.GetStatusResponse, error) {
 	return &adminv1.GetStatusResponse{
 		SelfNodeId: 1, SelfState: adminv1.Node_ACTIVE, Ready: true, ControllerId: 2, AnsweredBy: 2, Voters: []int32{1, 2, 3}, Revision: 1<<53 + 1, PlacementRevision: s.now(),
-		Brokers: 3, ActiveBrokers: 3, Topics: 2, Partitions: 2,
+		Brokers: 3, ActiveBrokers: wrapperspb.Int32(3), Topics: 2, Partitions: 2,
+		OfflinePartitions: wrapperspb.Int32(0), UnderReplicatedPartitions: wrapperspb.Int32(0), UndersizedPartitions: wrapperspb.Int32(0),
 	}, nil
 }
 

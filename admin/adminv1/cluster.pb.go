@@ -9,6 +9,7 @@ package adminv1
 import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
+	wrapperspb "google.golang.org/protobuf/types/known/wrapperspb"
 	reflect "reflect"
 	sync "sync"
 	unsafe "unsafe"
@@ -87,13 +88,17 @@ type GetStatusResponse struct {
 	Revision          uint64 `protobuf:"varint,18,opt,name=revision,proto3" json:"revision,omitempty"`
 	PlacementRevision uint64 `protobuf:"varint,19,opt,name=placement_revision,json=placementRevision,proto3" json:"placement_revision,omitempty"`
 	Brokers           int32  `protobuf:"varint,20,opt,name=brokers,proto3" json:"brokers,omitempty"`
-	ActiveBrokers     int32  `protobuf:"varint,21,opt,name=active_brokers,json=activeBrokers,proto3" json:"active_brokers,omitempty"`
-	Topics            int32  `protobuf:"varint,22,opt,name=topics,proto3" json:"topics,omitempty"`
-	Partitions        int32  `protobuf:"varint,23,opt,name=partitions,proto3" json:"partitions,omitempty"`
-	// offline_partitions have no leader; under_replicated_partitions have fewer
-	// in-sync replicas than replicas.
-	OfflinePartitions         int32 `protobuf:"varint,24,opt,name=offline_partitions,json=offlinePartitions,proto3" json:"offline_partitions,omitempty"`
-	UnderReplicatedPartitions int32 `protobuf:"varint,25,opt,name=under_replicated_partitions,json=underReplicatedPartitions,proto3" json:"under_replicated_partitions,omitempty"`
+	// active_brokers are active and alive. This and the counts of partitions from 24
+	// on are absent where no controller tells: who is alive is not known then.
+	ActiveBrokers *wrapperspb.Int32Value `protobuf:"bytes,21,opt,name=active_brokers,json=activeBrokers,proto3" json:"active_brokers,omitempty"`
+	Topics        int32                  `protobuf:"varint,22,opt,name=topics,proto3" json:"topics,omitempty"`
+	Partitions    int32                  `protobuf:"varint,23,opt,name=partitions,proto3" json:"partitions,omitempty"`
+	// offline_partitions have no leader; under_replicated_partitions have a replica
+	// that is not in sync; undersized_partitions have fewer replicas than their topic
+	// wants, as there were too few brokers for them.
+	OfflinePartitions         *wrapperspb.Int32Value `protobuf:"bytes,24,opt,name=offline_partitions,json=offlinePartitions,proto3" json:"offline_partitions,omitempty"`
+	UnderReplicatedPartitions *wrapperspb.Int32Value `protobuf:"bytes,25,opt,name=under_replicated_partitions,json=underReplicatedPartitions,proto3" json:"under_replicated_partitions,omitempty"`
+	UndersizedPartitions      *wrapperspb.Int32Value `protobuf:"bytes,26,opt,name=undersized_partitions,json=undersizedPartitions,proto3" json:"undersized_partitions,omitempty"`
 	unknownFields             protoimpl.UnknownFields
 	sizeCache                 protoimpl.SizeCache
 }
@@ -268,11 +273,11 @@ func (x *GetStatusResponse) GetBrokers() int32 {
 	return 0
 }
 
-func (x *GetStatusResponse) GetActiveBrokers() int32 {
+func (x *GetStatusResponse) GetActiveBrokers() *wrapperspb.Int32Value {
 	if x != nil {
 		return x.ActiveBrokers
 	}
-	return 0
+	return nil
 }
 
 func (x *GetStatusResponse) GetTopics() int32 {
@@ -289,18 +294,25 @@ func (x *GetStatusResponse) GetPartitions() int32 {
 	return 0
 }
 
-func (x *GetStatusResponse) GetOfflinePartitions() int32 {
+func (x *GetStatusResponse) GetOfflinePartitions() *wrapperspb.Int32Value {
 	if x != nil {
 		return x.OfflinePartitions
 	}
-	return 0
+	return nil
 }
 
-func (x *GetStatusResponse) GetUnderReplicatedPartitions() int32 {
+func (x *GetStatusResponse) GetUnderReplicatedPartitions() *wrapperspb.Int32Value {
 	if x != nil {
 		return x.UnderReplicatedPartitions
 	}
-	return 0
+	return nil
+}
+
+func (x *GetStatusResponse) GetUndersizedPartitions() *wrapperspb.Int32Value {
+	if x != nil {
+		return x.UndersizedPartitions
+	}
+	return nil
 }
 
 type ListMembersRequest struct {
@@ -1045,8 +1057,8 @@ var File_admin_adminv1_cluster_proto protoreflect.FileDescriptor
 
 const file_admin_adminv1_cluster_proto_rawDesc = "" +
 	"\n" +
-	"\x1badmin/adminv1/cluster.proto\x12\x0eister.admin.v1\x1a\x1badmin/adminv1/refusal.proto\x1a\x19admin/adminv1/types.proto\"\x12\n" +
-	"\x10GetStatusRequest\"\xda\a\n" +
+	"\x1badmin/adminv1/cluster.proto\x12\x0eister.admin.v1\x1a\x1badmin/adminv1/refusal.proto\x1a\x19admin/adminv1/types.proto\x1a\x1egoogle/protobuf/wrappers.proto\"\x12\n" +
+	"\x10GetStatusRequest\"\x83\t\n" +
 	"\x11GetStatusResponse\x12 \n" +
 	"\fself_node_id\x18\x01 \x01(\x05R\n" +
 	"selfNodeId\x129\n" +
@@ -1073,14 +1085,15 @@ const file_admin_adminv1_cluster_proto_rawDesc = "" +
 	"answeredBy\x12\x1a\n" +
 	"\brevision\x18\x12 \x01(\x04R\brevision\x12-\n" +
 	"\x12placement_revision\x18\x13 \x01(\x04R\x11placementRevision\x12\x18\n" +
-	"\abrokers\x18\x14 \x01(\x05R\abrokers\x12%\n" +
-	"\x0eactive_brokers\x18\x15 \x01(\x05R\ractiveBrokers\x12\x16\n" +
+	"\abrokers\x18\x14 \x01(\x05R\abrokers\x12B\n" +
+	"\x0eactive_brokers\x18\x15 \x01(\v2\x1b.google.protobuf.Int32ValueR\ractiveBrokers\x12\x16\n" +
 	"\x06topics\x18\x16 \x01(\x05R\x06topics\x12\x1e\n" +
 	"\n" +
 	"partitions\x18\x17 \x01(\x05R\n" +
-	"partitions\x12-\n" +
-	"\x12offline_partitions\x18\x18 \x01(\x05R\x11offlinePartitions\x12>\n" +
-	"\x1bunder_replicated_partitions\x18\x19 \x01(\x05R\x19underReplicatedPartitions\"\x14\n" +
+	"partitions\x12J\n" +
+	"\x12offline_partitions\x18\x18 \x01(\v2\x1b.google.protobuf.Int32ValueR\x11offlinePartitions\x12[\n" +
+	"\x1bunder_replicated_partitions\x18\x19 \x01(\v2\x1b.google.protobuf.Int32ValueR\x19underReplicatedPartitions\x12P\n" +
+	"\x15undersized_partitions\x18\x1a \x01(\v2\x1b.google.protobuf.Int32ValueR\x14undersizedPartitions\"\x14\n" +
 	"\x12ListMembersRequest\"\x83\x01\n" +
 	"\x13ListMembersResponse\x120\n" +
 	"\amembers\x18\x01 \x03(\v2\x16.ister.admin.v1.MemberR\amembers\x12:\n" +
@@ -1174,35 +1187,40 @@ var file_admin_adminv1_cluster_proto_goTypes = []any{
 	(*TransferLeadershipResponse)(nil), // 13: ister.admin.v1.TransferLeadershipResponse
 	(Node_State)(0),                    // 14: ister.admin.v1.Node.State
 	(*Endpoints)(nil),                  // 15: ister.admin.v1.Endpoints
-	(*Member)(nil),                     // 16: ister.admin.v1.Member
-	(Member_Role)(0),                   // 17: ister.admin.v1.Member.Role
-	(*Finding)(nil),                    // 18: ister.admin.v1.Finding
+	(*wrapperspb.Int32Value)(nil),      // 16: google.protobuf.Int32Value
+	(*Member)(nil),                     // 17: ister.admin.v1.Member
+	(Member_Role)(0),                   // 18: ister.admin.v1.Member.Role
+	(*Finding)(nil),                    // 19: ister.admin.v1.Finding
 }
 var file_admin_adminv1_cluster_proto_depIdxs = []int32{
 	14, // 0: ister.admin.v1.GetStatusResponse.self_state:type_name -> ister.admin.v1.Node.State
 	15, // 1: ister.admin.v1.GetStatusResponse.self_endpoints:type_name -> ister.admin.v1.Endpoints
-	16, // 2: ister.admin.v1.ListMembersResponse.members:type_name -> ister.admin.v1.Member
-	17, // 3: ister.admin.v1.AddNodeResponse.role:type_name -> ister.admin.v1.Member.Role
-	18, // 4: ister.admin.v1.RemoveNodeResponse.blockers:type_name -> ister.admin.v1.Finding
-	0,  // 5: ister.admin.v1.ClusterService.GetStatus:input_type -> ister.admin.v1.GetStatusRequest
-	2,  // 6: ister.admin.v1.ClusterService.ListMembers:input_type -> ister.admin.v1.ListMembersRequest
-	4,  // 7: ister.admin.v1.ClusterService.AddNode:input_type -> ister.admin.v1.AddNodeRequest
-	6,  // 8: ister.admin.v1.ClusterService.PromoteNode:input_type -> ister.admin.v1.PromoteNodeRequest
-	8,  // 9: ister.admin.v1.ClusterService.DemoteNode:input_type -> ister.admin.v1.DemoteNodeRequest
-	10, // 10: ister.admin.v1.ClusterService.RemoveNode:input_type -> ister.admin.v1.RemoveNodeRequest
-	12, // 11: ister.admin.v1.ClusterService.TransferLeadership:input_type -> ister.admin.v1.TransferLeadershipRequest
-	1,  // 12: ister.admin.v1.ClusterService.GetStatus:output_type -> ister.admin.v1.GetStatusResponse
-	3,  // 13: ister.admin.v1.ClusterService.ListMembers:output_type -> ister.admin.v1.ListMembersResponse
-	5,  // 14: ister.admin.v1.ClusterService.AddNode:output_type -> ister.admin.v1.AddNodeResponse
-	7,  // 15: ister.admin.v1.ClusterService.PromoteNode:output_type -> ister.admin.v1.PromoteNodeResponse
-	9,  // 16: ister.admin.v1.ClusterService.DemoteNode:output_type -> ister.admin.v1.DemoteNodeResponse
-	11, // 17: ister.admin.v1.ClusterService.RemoveNode:output_type -> ister.admin.v1.RemoveNodeResponse
-	13, // 18: ister.admin.v1.ClusterService.TransferLeadership:output_type -> ister.admin.v1.TransferLeadershipResponse
-	12, // [12:19] is the sub-list for method output_type
-	5,  // [5:12] is the sub-list for method input_type
-	5,  // [5:5] is the sub-list for extension type_name
-	5,  // [5:5] is the sub-list for extension extendee
-	0,  // [0:5] is the sub-list for field type_name
+	16, // 2: ister.admin.v1.GetStatusResponse.active_brokers:type_name -> google.protobuf.Int32Value
+	16, // 3: ister.admin.v1.GetStatusResponse.offline_partitions:type_name -> google.protobuf.Int32Value
+	16, // 4: ister.admin.v1.GetStatusResponse.under_replicated_partitions:type_name -> google.protobuf.Int32Value
+	16, // 5: ister.admin.v1.GetStatusResponse.undersized_partitions:type_name -> google.protobuf.Int32Value
+	17, // 6: ister.admin.v1.ListMembersResponse.members:type_name -> ister.admin.v1.Member
+	18, // 7: ister.admin.v1.AddNodeResponse.role:type_name -> ister.admin.v1.Member.Role
+	19, // 8: ister.admin.v1.RemoveNodeResponse.blockers:type_name -> ister.admin.v1.Finding
+	0,  // 9: ister.admin.v1.ClusterService.GetStatus:input_type -> ister.admin.v1.GetStatusRequest
+	2,  // 10: ister.admin.v1.ClusterService.ListMembers:input_type -> ister.admin.v1.ListMembersRequest
+	4,  // 11: ister.admin.v1.ClusterService.AddNode:input_type -> ister.admin.v1.AddNodeRequest
+	6,  // 12: ister.admin.v1.ClusterService.PromoteNode:input_type -> ister.admin.v1.PromoteNodeRequest
+	8,  // 13: ister.admin.v1.ClusterService.DemoteNode:input_type -> ister.admin.v1.DemoteNodeRequest
+	10, // 14: ister.admin.v1.ClusterService.RemoveNode:input_type -> ister.admin.v1.RemoveNodeRequest
+	12, // 15: ister.admin.v1.ClusterService.TransferLeadership:input_type -> ister.admin.v1.TransferLeadershipRequest
+	1,  // 16: ister.admin.v1.ClusterService.GetStatus:output_type -> ister.admin.v1.GetStatusResponse
+	3,  // 17: ister.admin.v1.ClusterService.ListMembers:output_type -> ister.admin.v1.ListMembersResponse
+	5,  // 18: ister.admin.v1.ClusterService.AddNode:output_type -> ister.admin.v1.AddNodeResponse
+	7,  // 19: ister.admin.v1.ClusterService.PromoteNode:output_type -> ister.admin.v1.PromoteNodeResponse
+	9,  // 20: ister.admin.v1.ClusterService.DemoteNode:output_type -> ister.admin.v1.DemoteNodeResponse
+	11, // 21: ister.admin.v1.ClusterService.RemoveNode:output_type -> ister.admin.v1.RemoveNodeResponse
+	13, // 22: ister.admin.v1.ClusterService.TransferLeadership:output_type -> ister.admin.v1.TransferLeadershipResponse
+	16, // [16:23] is the sub-list for method output_type
+	9,  // [9:16] is the sub-list for method input_type
+	9,  // [9:9] is the sub-list for extension type_name
+	9,  // [9:9] is the sub-list for extension extendee
+	0,  // [0:9] is the sub-list for field type_name
 }
 
 func init() { file_admin_adminv1_cluster_proto_init() }

@@ -86,8 +86,9 @@ type Topic struct {
 	PartitionCount    int32 `protobuf:"varint,6,opt,name=partition_count,json=partitionCount,proto3" json:"partition_count,omitempty"`
 	// leaders are the distinct brokers that lead a partition, by id.
 	Leaders []int32 `protobuf:"varint,7,rep,packed,name=leaders,proto3" json:"leaders,omitempty"`
-	// offline_partitions have no leader; under_replicated_partitions have fewer
-	// in-sync replicas than replication_factor.
+	// offline_partitions have no leader; under_replicated_partitions have a replica
+	// that is not in sync; undersized_partitions have fewer replicas than
+	// replication_factor.
 	OfflinePartitions         int32 `protobuf:"varint,8,opt,name=offline_partitions,json=offlinePartitions,proto3" json:"offline_partitions,omitempty"`
 	UnderReplicatedPartitions int32 `protobuf:"varint,9,opt,name=under_replicated_partitions,json=underReplicatedPartitions,proto3" json:"under_replicated_partitions,omitempty"`
 	MinInsyncReplicas         int32 `protobuf:"varint,10,opt,name=min_insync_replicas,json=minInsyncReplicas,proto3" json:"min_insync_replicas,omitempty"`
@@ -95,9 +96,10 @@ type Topic struct {
 	Config    map[string]string      `protobuf:"bytes,11,rep,name=config,proto3" json:"config,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	CreatedAt *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=created_at,json=createdAt,proto3" json:"created_at,omitempty"`
 	// partitions is left out of lists.
-	Partitions    []*Partition `protobuf:"bytes,13,rep,name=partitions,proto3" json:"partitions,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Partitions           []*Partition `protobuf:"bytes,13,rep,name=partitions,proto3" json:"partitions,omitempty"`
+	UndersizedPartitions int32        `protobuf:"varint,14,opt,name=undersized_partitions,json=undersizedPartitions,proto3" json:"undersized_partitions,omitempty"`
+	unknownFields        protoimpl.UnknownFields
+	sizeCache            protoimpl.SizeCache
 }
 
 func (x *Topic) Reset() {
@@ -219,6 +221,13 @@ func (x *Topic) GetPartitions() []*Partition {
 		return x.Partitions
 	}
 	return nil
+}
+
+func (x *Topic) GetUndersizedPartitions() int32 {
+	if x != nil {
+		return x.UndersizedPartitions
+	}
+	return 0
 }
 
 type Partition struct {
@@ -1309,7 +1318,7 @@ var File_admin_adminv1_topics_proto protoreflect.FileDescriptor
 
 const file_admin_adminv1_topics_proto_rawDesc = "" +
 	"\n" +
-	"\x1aadmin/adminv1/topics.proto\x12\x0eister.admin.v1\x1a\x19admin/adminv1/types.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/wrappers.proto\"\x88\x05\n" +
+	"\x1aadmin/adminv1/topics.proto\x12\x0eister.admin.v1\x1a\x19admin/adminv1/types.proto\x1a\x1fgoogle/protobuf/timestamp.proto\x1a\x1egoogle/protobuf/wrappers.proto\"\xbd\x05\n" +
 	"\x05Topic\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x1d\n" +
 	"\n" +
@@ -1328,7 +1337,8 @@ const file_admin_adminv1_topics_proto_rawDesc = "" +
 	"created_at\x18\f \x01(\v2\x1a.google.protobuf.TimestampR\tcreatedAt\x129\n" +
 	"\n" +
 	"partitions\x18\r \x03(\v2\x19.ister.admin.v1.PartitionR\n" +
-	"partitions\x1a9\n" +
+	"partitions\x123\n" +
+	"\x15undersized_partitions\x18\x0e \x01(\x05R\x14undersizedPartitions\x1a9\n" +
 	"\vConfigEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf3\x02\n" +

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/wrapperspb"
 
 	"github.com/ister-mq/ister/admin/adminv1"
 	"github.com/ister-mq/ister/admin/client"
@@ -25,7 +26,12 @@ func (a *app) statusCommand() *cobra.Command {
 
 The lines from "Self Node ID" to "Last Applied" are about the node that --endpoint
 names. Voters and learners come from the controller, or from the node asked when
-the controller cannot be reached; "Answered By" says which.`,
+the controller cannot be reached; "Answered By" says which. Which brokers are alive,
+and with them the state of partitions, is unknown where no controller answers.
+
+Offline partitions have no leader. Under-replicated ones have a replica that is not
+in sync. Undersized ones have fewer replicas than their topic wants, because there
+were too few brokers; replicas are added when brokers are.`,
 		Args: noArguments,
 		RunE: a.run(func(c *call) error {
 			s, err := c.Cluster.GetStatus(c.context, &adminv1.GetStatusRequest{})
@@ -66,11 +72,32 @@ func printStatus(w io.Writer, s *adminv1.GetStatusResponse) {
 	f.add("Change Pending", yesNo(s.GetMembershipChangePending()))
 	f.add("Answered By", idOrNone(s.GetAnsweredBy()))
 	f.add("Revision", fmt.Sprintf("%d (placement %d)", s.GetRevision(), s.GetPlacementRevision()))
-	f.add("Brokers", fmt.Sprintf("%d, %d active", s.GetBrokers(), s.GetActiveBrokers()))
+	f.add("Brokers", fmt.Sprintf("%d, %s active", s.GetBrokers(), knownCount(s.GetActiveBrokers())))
 	f.add("Topics", fmt.Sprintf("%d, %s", s.GetTopics(), plural(int(s.GetPartitions()), "partition", "partitions")))
-	f.add("Offline", plural(int(s.GetOfflinePartitions()), "partition", "partitions"))
-	f.add("Under-replicated", plural(int(s.GetUnderReplicatedPartitions()), "partition", "partitions"))
+	f.add("Offline", knownPartitions(s.GetOfflinePartitions()))
+	f.add("Under-replicated", knownPartitions(s.GetUnderReplicatedPartitions()))
+	if n := s.GetUndersizedPartitions().GetValue(); n > 0 {
+		f.add("Undersized", knownPartitions(s.GetUndersizedPartitions())+" with fewer replicas than wanted: add brokers")
+	}
 	f.print(w)
+	if s.GetActiveBrokers() == nil && s.GetSelfNodeId() != 0 {
+		fmt.Fprintf(w, "\nNo controller answers, so this is only what node %d knew. A majority of the voters must run and reach each other.\n", s.GetAnsweredBy())
+	}
+}
+
+// knownCount prints a number that may not be known; unknown is not 0.
+func knownCount(n *wrapperspb.Int32Value) string {
+	if n == nil {
+		return "unknown"
+	}
+	return number(n.GetValue())
+}
+
+func knownPartitions(n *wrapperspb.Int32Value) string {
+	if n == nil {
+		return "unknown"
+	}
+	return plural(int(n.GetValue()), "partition", "partitions")
 }
 
 func (a *app) membersCommand() *cobra.Command {

@@ -111,6 +111,7 @@ func reportOf(err error) report {
 	case errors.Is(err, context.Canceled):
 		r.Kind, r.Reason = "UNAVAILABLE", "INTERRUPTED"
 	case errors.Is(err, context.DeadlineExceeded):
+		r.Message = strings.ReplaceAll(r.Message, context.DeadlineExceeded.Error(), "the time ran out")
 		r.Kind, r.Reason, r.Advice = "UNAVAILABLE", "TIMEOUT", "give more time with --timeout, or see `cluster status`"
 	default:
 		r.Kind, r.Reason = "INTERNAL", "FAULT"

@@ -3,6 +3,7 @@ package cli
 import (
 	"context"
 	"encoding/json"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -122,5 +123,49 @@ func TestClusterHealthAsJSON(t *testing.T) {
 	yamlOut, _, _ := execute("--endpoint", p.serve(t, fineMetrics), "cluster", "health", "-o", "yaml")
 	if !strings.Contains(yamlOut, "status: unhealthy\n") || !strings.Contains(yamlOut, "code: BROKER_FENCED\n") {
 		t.Error(yamlOut)
+	}
+}
+
+// TestClusterHealthWithoutAnAnswerInTime: questions of a cluster without a
+// controller end with the time given; what the broker says of itself is judged all
+// the same.
+func TestClusterHealthWithoutAnAnswerInTime(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.Handle(adminv1connect.NewClusterServiceHandler(orphan{}))
+	mux.HandleFunc("/", func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // until then nobody sees the client go
+		<-r.Context().Done()
+	})
+	server := httptest.NewServer(mux)
+	t.Cleanup(server.Close)
+	out, errOut, exit := execute("--endpoint", server.URL, "--timeout", "3s", "cluster", "health")
+	if exit != ExitPrecondition || !strings.Contains(errOut, "[NO_CONTROLLER]") {
+		t.Errorf("exit %d: %s", exit, errOut)
+	}
+	for _, want := range []string{"Cluster c-1 is unhealthy.", "ERROR NO_CONTROLLER: node 1", "UNKNOWN NOT_READ: members", "UNKNOWN NOT_READ: topics"} {
+		if !strings.Contains(out, want) {
+			t.Errorf("no %q in\n%s", want, out)
+		}
+	}
+}
+
+// orphan is a broker that knows no controller.
+type orphan struct{ stubCluster }
+
+func (orphan) GetStatus(context.Context, *adminv1.GetStatusRequest) (*adminv1.GetStatusResponse, error) {
+	return &adminv1.GetStatusResponse{SelfNodeId: 1, ClusterId: "c-1", NotReadyReasons: []string{"no controller"}}, nil
+}
+
+func (orphan) ListMembers(ctx context.Context, _ *adminv1.ListMembersRequest) (*adminv1.ListMembersResponse, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+func TestTimeThatRanOutIsSaidInWords(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(server.Close)
+	_, errOut, exit := execute("--endpoint", server.URL, "--timeout", "1ms", "cluster", "status")
+	if exit != ExitUnavailable || !strings.Contains(errOut, "the time ran out [TIMEOUT]") || strings.Contains(errOut, "context") {
+		t.Errorf("exit %d: %s", exit, errOut)
 	}
 }

@@ -55,7 +55,8 @@ func (stubCluster) GetStatus(context.Context, *adminv1.GetStatusRequest) (*admin
 		SelfIncarnation: "inc-4", SelfVersion: "0.1.0", NotReadyReasons: []string{"not registered yet"}, Term: 7, LastApplied: bigRevision, LastIndex: bigRevision,
 		ClusterId: "3f0f1c52-6d6f-4a39-9ad6-0a7c3c8f5d11", ControllerId: 2, ControllerAdminAddress: "10.0.0.2:50052",
 		Voters: []int32{1, 2, 3}, Learners: []int32{4}, AnsweredBy: 2, Revision: 120, PlacementRevision: 118,
-		Brokers: 4, ActiveBrokers: 3, Topics: 12, Partitions: 12, UnderReplicatedPartitions: 1,
+		Brokers: 4, ActiveBrokers: wrapperspb.Int32(3), Topics: 12, Partitions: 12,
+		OfflinePartitions: wrapperspb.Int32(0), UnderReplicatedPartitions: wrapperspb.Int32(1), UndersizedPartitions: wrapperspb.Int32(2),
 	}, nil
 }
 
@@ -205,7 +206,7 @@ func stubTopic(name string) *adminv1.Topic {
 	return &adminv1.Topic{
 		Name: name, KafkaName: "orders", TopicId: "000102030405060708090a0b0c0d0e0f", Dispatch: adminv1.Dispatch_RELIABLE, ReplicationFactor: 3, PartitionCount: 2,
 		Leaders: []int32{1, 2}, MinInsyncReplicas: 2, Config: map[string]string{"retention.ms": "60000", "flush.policy": "interval"}, CreatedAt: stubTime,
-		UnderReplicatedPartitions: 1, OfflinePartitions: 1,
+		UnderReplicatedPartitions: 1, OfflinePartitions: 1, UndersizedPartitions: 1,
 		Partitions: []*adminv1.Partition{
 			{Index: 0, Leader: 1, LeaderEpoch: 3, Replicas: []int32{1, 2}, Isr: []int32{1, 2}, Adding: []int32{4}, Removing: []int32{2}, OperationId: 7, LogEndOffset: wrapperspb.Int64(bigRevision), Bytes: wrapperspb.Int64(123456789)},
 			{Index: 1, Replicas: []int32{3}, Isr: []int32{3}},
@@ -225,8 +226,10 @@ func (stubTopics) ListTopics(_ context.Context, r *adminv1.ListTopicsRequest) (*
 		return &adminv1.ListTopicsResponse{}, nil
 	}
 	fine := stubTopic("/default/clicks")
-	fine.UnderReplicatedPartitions, fine.OfflinePartitions, fine.Dispatch, fine.ReplicationFactor = 0, 0, adminv1.Dispatch_NON_RELIABLE, 1
-	return &adminv1.ListTopicsResponse{Topics: []*adminv1.Topic{fine, stubTopic("/default/orders")}}, nil
+	fine.UnderReplicatedPartitions, fine.OfflinePartitions, fine.UndersizedPartitions, fine.Dispatch, fine.ReplicationFactor = 0, 0, 0, adminv1.Dispatch_NON_RELIABLE, 1
+	small := stubTopic("/default/small")
+	small.UnderReplicatedPartitions, small.OfflinePartitions, small.UndersizedPartitions = 0, 0, 2
+	return &adminv1.ListTopicsResponse{Topics: []*adminv1.Topic{fine, stubTopic("/default/orders"), small}}, nil
 }
 
 func (stubTopics) DescribeTopic(_ context.Context, r *adminv1.DescribeTopicRequest) (*adminv1.DescribeTopicResponse, error) {

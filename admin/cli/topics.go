@@ -124,6 +124,9 @@ func topicHealth(t *adminv1.Topic) string {
 	if n := t.GetUnderReplicatedPartitions(); n > 0 {
 		words = append(words, fmt.Sprintf("%d under-replicated", n))
 	}
+	if n := t.GetUndersizedPartitions(); n > 0 && len(words) == 0 { // the gravest have to fit
+		words = append(words, fmt.Sprintf("%d undersized", n))
+	}
 	if len(words) == 0 {
 		return "ok"
 	}

@@ -56,7 +56,7 @@ const (
 
 // Gather reads a cluster through the endpoints, which may be any of its brokers,
 // and asks each broker that they list as well. It fails only when no endpoint
-// answers.
+// answers, or ctx is cancelled.
 func Gather(ctx context.Context, endpoints []string, actor string) (Facts, error) {
 	f := Facts{At: time.Now().UTC(), Unread: map[string]string{}}
 	admin, err := client.New(client.Options{Endpoints: endpoints, Actor: actor, RetryFor: askTimeout})
@@ -76,34 +76,63 @@ func Gather(ctx context.Context, endpoints []string, actor string) (Facts, error
 	}
 	f.ask(ctx, admin)
 	f.Nodes = f.others(ctx, nodes, actor)
-	return f, ctx.Err()
+	if err := ctx.Err(); err != nil && !errors.Is(err, context.DeadlineExceeded) {
+		return f, err
+	}
+	return f, nil // what had no answer in time is unread
 }
 
-// ask puts the questions that any broker answers for the cluster.
+// ask puts the questions that any broker answers for the cluster, all at once: in
+// a cluster without a controller each has no answer for seconds.
 func (f *Facts) ask(ctx context.Context, admin *client.Client) {
-	keep := func(question string, err error) bool {
-		if err != nil {
-			f.Unread[question] = err.Error()
+	var all sync.WaitGroup
+	var mu sync.Mutex // guards f.Unread
+	ask := func(question string, put func() error) {
+		all.Go(func() {
+			err := put()
+			if err == nil {
+				return
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if f.Unread[question] = err.Error(); errors.Is(err, context.DeadlineExceeded) {
+				f.Unread[question] = "no answer in time"
+			}
+		})
+	}
+	ask("members", func() (err error) {
+		f.Members, err = admin.Cluster.ListMembers(ctx, &adminv1.ListMembersRequest{})
+		return err
+	})
+	ask("brokers", func() error {
+		b, err := admin.Brokers.ListBrokers(ctx, &adminv1.ListBrokersRequest{})
+		if err == nil {
+			f.Brokers = append([]*adminv1.Broker{}, b.GetBrokers()...)
 		}
-		return err == nil
-	}
-	if m, err := admin.Cluster.ListMembers(ctx, &adminv1.ListMembersRequest{}); keep("members", err) {
-		f.Members = m
-	}
-	if b, err := admin.Brokers.ListBrokers(ctx, &adminv1.ListBrokersRequest{}); keep("brokers", err) {
-		f.Brokers = append([]*adminv1.Broker{}, b.GetBrokers()...)
-	}
-	if b, err := admin.Brokers.GetBalance(ctx, &adminv1.GetBalanceRequest{}); keep("balance", err) {
+		return err
+	})
+	ask("balance", func() error {
+		b, err := admin.Brokers.GetBalance(ctx, &adminv1.GetBalanceRequest{})
 		f.Balance = b.GetBalance()
-	}
-	if o, err := admin.Operations.ListOperations(ctx, &adminv1.ListOperationsRequest{}); keep("operations", err) {
-		f.Operations = o
-	}
-	t, err := admin.Topics.ListTopics(ctx, &adminv1.ListTopicsRequest{})
-	if !keep("topics", err) {
-		return
-	}
-	f.Topics = append([]*adminv1.Topic{}, t.GetTopics()...)
+		return err
+	})
+	ask("operations", func() (err error) {
+		f.Operations, err = admin.Operations.ListOperations(ctx, &adminv1.ListOperationsRequest{})
+		return err
+	})
+	ask("topics", func() error {
+		t, err := admin.Topics.ListTopics(ctx, &adminv1.ListTopicsRequest{})
+		if err == nil {
+			f.Topics = append([]*adminv1.Topic{}, t.GetTopics()...)
+			f.describe(ctx, admin)
+		}
+		return err
+	})
+	all.Wait()
+}
+
+// describe looks into the topics that are not as they should be.
+func (f *Facts) describe(ctx context.Context, admin *client.Client) {
 	described := 0
 	for i, topic := range f.Topics {
 		if topic.GetOfflinePartitions()+topic.GetUnderReplicatedPartitions() == 0 || described == describedMax {

@@ -69,6 +69,7 @@ type Report struct {
 	Partitions      *int     `json:"partitions"`
 	Offline         *int     `json:"offline_partitions"`
 	UnderReplicated *int     `json:"under_replicated_partitions"`
+	Undersized      *int     `json:"undersized_partitions"`
 	LeadersCV       *float64 `json:"leaders_coefficient_of_variation"`
 	DiskFree        *float64 `json:"least_disk_free_percent"`
 	ClockApartMS    *int64   `json:"clocks_apart_ms"` // to about a second
@@ -174,7 +175,7 @@ func (j *judge) controller() string {
 		return j.unread("status")
 	}
 	for _, id := range sortedIDs(views[0]) {
-		j.found(Error, "NO_CONTROLLER", node(id), "a majority of the voters must run and reach each other: see `cluster members`", "%s knows no controller", node(id))
+		j.found(Error, "NO_CONTROLLER", node(id), "a majority of the voters must run and reach each other: start those that do not; `cluster status` lists the voters", "%s knows no controller", node(id))
 	}
 	delete(views, 0)
 	switch len(views) {
@@ -286,41 +287,38 @@ func (j *judge) partitions() string {
 	if j.facts.Topics == nil {
 		return j.unread("topics")
 	}
-	topics, partitions, offline, under := len(j.facts.Topics), 0, 0, 0
+	topics, partitions, offline, under, undersized := len(j.facts.Topics), 0, 0, 0, 0
 	for _, t := range j.facts.Topics {
 		partitions += int(t.GetPartitionCount())
 		offline += int(t.GetOfflinePartitions())
 		under += int(t.GetUnderReplicatedPartitions())
+		undersized += int(t.GetUndersizedPartitions())
 		j.topic(t)
 	}
-	j.report.Topics, j.report.Partitions, j.report.Offline, j.report.UnderReplicated = &topics, &partitions, &offline, &under
-	return fmt.Sprintf("%d, %d offline, %d under-replicated", partitions, offline, under)
+	j.report.Topics, j.report.Partitions, j.report.Offline, j.report.UnderReplicated, j.report.Undersized = &topics, &partitions, &offline, &under, &undersized
+	return fmt.Sprintf("%d, %d offline, %d under-replicated, %d undersized", partitions, offline, under, undersized)
 }
 
 // topic tells of one topic at most one thing, the gravest.
 func (j *judge) topic(t *adminv1.Topic) {
 	name := t.GetName()
-	below, behind := 0, 0
+	below := 0
 	for _, p := range t.GetPartitions() { // described only where something is wrong
-		if len(p.GetIsr()) >= len(p.GetReplicas()) {
-			continue
-		}
-		behind++
-		if p.GetLeader() != 0 && len(p.GetIsr()) < int(t.GetMinInsyncReplicas()) {
+		if p.GetLeader() != 0 && len(p.GetIsr()) < len(p.GetReplicas()) && len(p.GetIsr()) < int(t.GetMinInsyncReplicas()) {
 			below++
 		}
 	}
-	// A topic may want more copies than there are brokers to hold them.
-	small := len(t.GetPartitions()) > 0 && behind == 0 && j.facts.Brokers != nil && len(j.facts.Brokers) < int(t.GetReplicationFactor())
 	switch {
 	case t.GetOfflinePartitions() > 0:
 		j.found(Error, "PARTITIONS_OFFLINE", name, "start the brokers that hold its copies: `topics describe "+name+"`", "%d of %d partitions have no leader", t.GetOfflinePartitions(), t.GetPartitionCount())
 	case below > 0:
 		j.found(Error, "PARTITIONS_BELOW_MIN_ISR", name, "start the brokers that hold its copies: `topics describe "+name+"`", "%d of %d partitions refuse acks=all: fewer than %d copies are in sync", below, t.GetPartitionCount(), t.GetMinInsyncReplicas())
-	case t.GetUnderReplicatedPartitions() > 0 && small:
-		j.found(Info, "TOO_FEW_BROKERS", name, "copies are added when brokers are: `cluster add-node`", "%d copies are wanted, and there are %d brokers", t.GetReplicationFactor(), len(j.facts.Brokers))
 	case t.GetUnderReplicatedPartitions() > 0:
-		j.found(Warning, "PARTITIONS_UNDER_REPLICATED", name, "wait while copies catch up; if it stays, start the brokers that hold them", "%d of %d partitions have fewer than %d copies in sync", t.GetUnderReplicatedPartitions(), t.GetPartitionCount(), t.GetReplicationFactor())
+		j.found(Warning, "PARTITIONS_UNDER_REPLICATED", name, "wait while copies catch up; if it stays, start the brokers that hold them", "%d of %d partitions have a copy that is not in sync", t.GetUnderReplicatedPartitions(), t.GetPartitionCount())
+	case t.GetUndersizedPartitions() > 0 && j.facts.Brokers != nil && len(j.facts.Brokers) < int(t.GetReplicationFactor()):
+		j.found(Info, "TOO_FEW_BROKERS", name, "copies are added when brokers are: `cluster add-node`", "%d copies are wanted, and there are %d brokers", t.GetReplicationFactor(), len(j.facts.Brokers))
+	case t.GetUndersizedPartitions() > 0:
+		j.found(Warning, "PARTITIONS_UNDERSIZED", name, "copies are added by themselves; if it stays, see `brokers list` for brokers that are not active", "%d of %d partitions have fewer than the %d copies that are wanted", t.GetUndersizedPartitions(), t.GetPartitionCount(), t.GetReplicationFactor())
 	}
 }
 

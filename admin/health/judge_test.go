@@ -76,15 +76,13 @@ func TestEachIllnessIsFound(t *testing.T) {
 			f.Topics[0].Partitions = []*adminv1.Partition{{Leader: 1, Replicas: []int32{1, 2, 3}, Isr: []int32{1}}}
 		}, "PARTITIONS_BELOW_MIN_ISR", "/default/t", Unhealthy},
 		{"copies are missing though there are brokers", func(f *Facts) {
-			f.Topics[0].UnderReplicatedPartitions = 1
-			f.Topics[0].Partitions = []*adminv1.Partition{{Leader: 1, Replicas: []int32{1, 2}, Isr: []int32{1, 2}}}
-		}, "PARTITIONS_UNDER_REPLICATED", "/default/t", Degraded},
+			f.Topics[0].UndersizedPartitions = 1
+		}, "PARTITIONS_UNDERSIZED", "/default/t", Degraded},
 		{"more copies are wanted than there are brokers", func(f *Facts) {
-			f.Topics[0].UnderReplicatedPartitions, f.Topics[0].ReplicationFactor = 1, 5
-			f.Topics[0].Partitions = []*adminv1.Partition{{Leader: 1, Replicas: []int32{1, 2, 3}, Isr: []int32{1, 2, 3}}}
+			f.Topics[0].UndersizedPartitions, f.Topics[0].ReplicationFactor = 1, 5
 		}, "TOO_FEW_BROKERS", "/default/t", Healthy},
 		{"and one of those that are is behind", func(f *Facts) {
-			f.Topics[0].UnderReplicatedPartitions, f.Topics[0].ReplicationFactor = 1, 5
+			f.Topics[0].UndersizedPartitions, f.Topics[0].UnderReplicatedPartitions, f.Topics[0].ReplicationFactor = 1, 1, 5
 			f.Topics[0].Partitions = []*adminv1.Partition{{Leader: 1, Replicas: []int32{1, 2, 3}, Isr: []int32{1, 2}}}
 		}, "PARTITIONS_UNDER_REPLICATED", "/default/t", Degraded},
 		{"an operation is stuck", func(f *Facts) {

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
 	"github.com/ister-mq/ister/admin/adminv1"
 	"github.com/ister-mq/ister/broker/internal/metadata"
 	"github.com/ister-mq/ister/broker/internal/model"
@@ -38,7 +40,7 @@ func (s clusterService) GetStatus(ctx context.Context, request *adminv1.GetStatu
 	own.MembershipChangePending = view.GetMembershipChangePending()
 	own.Revision, own.PlacementRevision = view.GetRevision(), view.GetPlacementRevision()
 	own.Brokers, own.ActiveBrokers, own.Topics, own.Partitions = view.GetBrokers(), view.GetActiveBrokers(), view.GetTopics(), view.GetPartitions()
-	own.OfflinePartitions, own.UnderReplicatedPartitions = view.GetOfflinePartitions(), view.GetUnderReplicatedPartitions()
+	own.OfflinePartitions, own.UnderReplicatedPartitions, own.UndersizedPartitions = view.GetOfflinePartitions(), view.GetUnderReplicatedPartitions(), view.GetUndersizedPartitions()
 	return own, nil
 }
 
@@ -71,7 +73,7 @@ func (s *service) ownStatus(ctx context.Context) *adminv1.GetStatusResponse {
 		Term: known(quorum.Term), LastApplied: known(quorum.Applied), LastIndex: known(quorum.LastIndex),
 		ClusterId: string(info.Cluster), MembershipChangePending: quorum.Pending,
 		AnsweredBy: int32(self), Revision: uint64(im.Revision), PlacementRevision: uint64(im.PlacementRevision),
-		Brokers: int32(len(im.Nodes)), ActiveBrokers: int32(len(im.ActiveNodes())), Topics: int32(len(im.Topics)),
+		Brokers: int32(len(im.Nodes)), Topics: int32(len(im.Topics)),
 	}
 	if n := im.Nodes[self]; n != nil {
 		out.SelfState = nodeStates[n.State]
@@ -83,11 +85,16 @@ func (s *service) ownStatus(ctx context.Context) *adminv1.GetStatusResponse {
 		}
 	}
 	out.Voters, out.Learners = votersAndLearners(quorum)
+	var all counts
 	for _, t := range im.Topics {
-		offline, under := health(t)
 		out.Partitions += int32(len(t.Partitions))
-		out.OfflinePartitions += offline
-		out.UnderReplicatedPartitions += under
+		all.add(t)
+	}
+	// Only the controller knows who is alive, and so who leads and is in sync.
+	if out.ControllerId != 0 && out.ControllerId == out.SelfNodeId {
+		active := slices.DeleteFunc(im.ActiveNodes(), func(n *metadata.Node) bool { return n.Fenced })
+		out.ActiveBrokers = wrapperspb.Int32(int32(len(active)))
+		out.OfflinePartitions, out.UnderReplicatedPartitions, out.UndersizedPartitions = wrapperspb.Int32(all.offline), wrapperspb.Int32(all.under), wrapperspb.Int32(all.undersized)
 	}
 	return out
 }

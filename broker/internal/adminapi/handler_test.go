@@ -185,6 +185,33 @@ func TestNoControllerIsRefusedAfterTheWait(t *testing.T) {
 	}
 }
 
+// TestStatusCountsAsKafkaDoes: a fenced broker is not active; under-replicated is a
+// replica that is not in sync, and not one that there never was.
+func TestStatusCountsAsKafkaDoes(t *testing.T) {
+	const status = "/ister.admin.v1.ClusterService/GetStatus"
+	alone := newCluster(t, 1)
+	alone.must(&metadata.CreateTopic{Name: name("t")})
+	if _, body := post(t, alone.nodes[1].address, status, `{}`); !strings.Contains(body, `"under_replicated_partitions":0,"undersized_partitions":1`) {
+		t.Errorf("a topic that wants three replicas on one broker: %s", body)
+	}
+	if out, _, _ := alone.admin(1, "cluster status"); !strings.Contains(out, "Under-replicated:  0 partitions\nUndersized:        1 partition with fewer") {
+		t.Errorf("a topic that wants three replicas on one broker:\n%s", out)
+	}
+	c := newCluster(t, 3)
+	c.must(&metadata.CreateTopic{Name: name("t")})
+	c.must(&metadata.FenceNode{ID: 3, Epoch: c.now().Nodes[3].Epoch})
+	if _, body := post(t, c.nodes[1].address, status, `{}`); !strings.Contains(body, `"brokers":3,"active_brokers":2`) || !strings.Contains(body, `"under_replicated_partitions":1,"undersized_partitions":0`) {
+		t.Errorf("one of three is fenced: %s", body)
+	}
+	c.setController(model.NoNode)
+	if _, body := post(t, c.nodes[1].address, status, `{}`); strings.Count(body, `partitions":null`) != 3 || !strings.Contains(body, `"active_brokers":null`) {
+		t.Errorf("without a controller nobody knows who is alive: %s", body)
+	}
+	if out, _, _ := c.admin(1, "cluster status"); strings.Count(out, "unknown") != 3 || !strings.Contains(out, "only what node 1 knew") {
+		t.Errorf("without a controller nobody knows who is alive:\n%s", out)
+	}
+}
+
 // TestForwardingDoesNotGoInCircles: a node that was taken for the controller and
 // is not refuses a request that was sent on.
 func TestForwardingDoesNotGoInCircles(t *testing.T) {

@@ -187,7 +187,9 @@ func topic(t *metadata.Topic, reports seen, withPartitions bool) *adminv1.Topic 
 		ReplicationFactor: int32(t.DesiredReplicas), PartitionCount: int32(len(t.Partitions)), MinInsyncReplicas: int32(t.MinISR()),
 		Config: maps.Clone(t.Config), CreatedAt: timestamp(t.CreatedAt),
 	}
-	out.OfflinePartitions, out.UnderReplicatedPartitions = health(t)
+	var c counts
+	c.add(t)
+	out.OfflinePartitions, out.UnderReplicatedPartitions, out.UndersizedPartitions = c.offline, c.under, c.undersized
 	var leaders []model.NodeID
 	for _, p := range t.Partitions {
 		if p.Leader != model.NoNode && !model.HasNode(leaders, p.Leader) {
@@ -201,18 +203,26 @@ func topic(t *metadata.Topic, reports seen, withPartitions bool) *adminv1.Topic 
 	return out
 }
 
-// health counts the partitions without a leader and those with fewer in-sync
-// replicas than the topic wants.
-func health(t *metadata.Topic) (offline, underReplicated int32) {
+// counts are of partitions that are not as they should be.
+type counts struct {
+	offline    int32 // no leader
+	under      int32 // a replica is not in sync
+	undersized int32 // fewer replicas than the topic wants
+}
+
+func (c *counts) add(t *metadata.Topic) {
 	for _, p := range t.Partitions {
 		if p.Leader == model.NoNode {
-			offline++
+			c.offline++
 		}
-		if len(p.ISR) < t.DesiredReplicas {
-			underReplicated++
+		behind := func(n model.NodeID) bool { return !slices.Contains(p.ISR, n) && !slices.Contains(p.Adding, n) }
+		if slices.ContainsFunc(p.Replicas, behind) {
+			c.under++
+		}
+		if len(p.Replicas) < t.DesiredReplicas {
+			c.undersized++
 		}
 	}
-	return offline, underReplicated
 }
 
 func partition(p *metadata.Partition, reports seen) *adminv1.Partition {

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"strings"
 	"time"
 
@@ -110,19 +111,22 @@ func (o *office) readInfo(ctx context.Context, admin string) (NodeInfo, error) {
 		return refusal.New(refusal.NodeUnreachable, admin, fmt.Sprintf("the node at %s does not tell who it is: %v", admin, err),
 			"check that it runs with --join and that its --admin-addr can be reached from the controller")
 	}
-	url := strings.TrimSuffix(admin, "/")
-	if !strings.Contains(url, "://") {
-		url = "http://" + url
+	address := strings.TrimSuffix(admin, "/")
+	if !strings.Contains(address, "://") {
+		address = "http://" + address
 	}
 	ctx, cancel := context.WithTimeout(ctx, infoTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+InfoPath, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address+InfoPath, nil)
 	if err != nil {
 		return info, refusal.New(refusal.InvalidArgument, admin, fmt.Sprintf("node address %q is not a URL: %v", admin, err), "give it as http://HOST:PORT of its --admin-addr")
 	}
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
 	resp, err := client.Do(req)
 	if err != nil {
+		if outer := (*url.Error)(nil); errors.As(err, &outer) {
+			err = outer.Err // without the words Get and the URL
+		}
 		return info, unreachable(err)
 	}
 	defer func() { _ = resp.Body.Close() }()

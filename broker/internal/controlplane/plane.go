@@ -448,20 +448,20 @@ func (p *Plane) Ready() (bool, []string) {
 	case p.ended.Load() != nil:
 		waits = append(waits, p.ended.Load().Error())
 	case id.State == StateFresh && p.cfg.Join:
-		waits = append(waits, "to be added: run `cluster add-node --node-addr "+p.cfg.Endpoints.Admin+"`")
+		waits = append(waits, "waits to be added: run `cluster add-node --node-addr "+p.cfg.Endpoints.Admin+"`")
 	case id.State == StateFresh:
-		waits = append(waits, "the other seed nodes, to form the cluster")
+		waits = append(waits, "waits for the other seed nodes, to form the cluster")
 	case im.Cluster == "" || n == nil:
-		waits = append(waits, "the metadata of the cluster")
+		waits = append(waits, "waits for the metadata of the cluster")
 	case epoch == 0:
-		waits = append(waits, "registration with the controller")
+		waits = append(waits, "waits for registration with the controller")
 		if why := p.waits.Load(); why != nil {
 			waits = append(waits, *why)
 		}
 	case n.Epoch != epoch || n.Fenced:
-		waits = append(waits, "the controller to unfence this node")
+		waits = append(waits, "waits for the controller to unfence it")
 	case !p.LeaseValid():
-		waits = append(waits, "a controller to acknowledge heartbeats")
+		waits = append(waits, "waits for a controller to acknowledge its heartbeats; a majority of the voters has to run")
 	}
 	return len(waits) == 0, waits
 }

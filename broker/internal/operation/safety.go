@@ -116,7 +116,7 @@ func (l *list) removeDesired(im *metadata.Image, node model.NodeID) {
 		if t.DesiredReplicas > left && t.DesiredReplicas <= today {
 			l.block(refusal.InvalidReplicas, "topic "+t.Name.String(),
 				fmt.Sprintf("topic %s wants %s and %s would be left that can hold them", t.Name, count(t.DesiredReplicas, "replica"), count(left, "node")),
-				"add or activate a node first, bring back a fenced one, or lower the topic's replicas")
+				"add or activate a node first, or bring back a fenced one")
 		}
 	}
 }

@@ -188,7 +188,7 @@ func (s *state) remedy(why refusal.Reason) string {
 	if why == refusal.DiskFull {
 		return "free or add disk space, or add a node"
 	}
-	return "add or activate a node, or lower the topic's replicas"
+	return "add or activate a node"
 }
 
 func checkNode(im *metadata.Image, id model.NodeID) error {

@@ -58,11 +58,12 @@ func (a *api) voters() []int32 {
 func (a *api) GetStatus(context.Context, *adminv1.GetStatusRequest) (*adminv1.GetStatusResponse, error) {
 	a.c.mu.Lock()
 	defer a.c.mu.Unlock()
-	out := &adminv1.GetStatusResponse{SelfNodeId: a.node.id, ControllerId: a.c.controller, Voters: a.voters(), Topics: int32(len(a.c.topics)), Partitions: int32(len(a.c.topics)), PlacementRevision: a.c.placement}
+	out := &adminv1.GetStatusResponse{SelfNodeId: a.node.id, ControllerId: a.c.controller, Voters: a.voters(), Topics: int32(len(a.c.topics)), Partitions: int32(len(a.c.topics)), PlacementRevision: a.c.placement,
+		OfflinePartitions: wrapperspb.Int32(0), UnderReplicatedPartitions: wrapperspb.Int32(0), UndersizedPartitions: wrapperspb.Int32(0)}
 	for _, t := range a.c.topics {
 		for _, r := range t.replicas {
 			if !a.c.alive(r) {
-				out.UnderReplicatedPartitions++
+				out.UnderReplicatedPartitions.Value++
 				break
 			}
 		}

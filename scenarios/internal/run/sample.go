@@ -211,8 +211,14 @@ func (s *sampler) ask(ctx context.Context, c *client.Client, ask *asker, out *re
 	if status, err := c.Cluster.GetStatus(ctx, &adminv1.GetStatusRequest{}); err != nil {
 		failed(err, "voters", "under_replicated")
 	} else {
-		voters, under := int64(len(status.GetVoters())), int64(status.GetUnderReplicatedPartitions())
-		out.Voters, out.UnderReplicated = &voters, &under
+		voters := int64(len(status.GetVoters()))
+		out.Voters = &voters
+		if n := status.GetUnderReplicatedPartitions(); n != nil {
+			under := int64(n.GetValue())
+			out.UnderReplicated = &under
+		} else {
+			out.Unread["under_replicated"] = "no controller answers"
+		}
 	}
 	if balance, err := c.Brokers.GetBalance(ctx, &adminv1.GetBalanceRequest{}); err != nil {
 		failed(err, "brokers")

@@ -89,7 +89,7 @@ type statusOutputs struct {
 	Topics          int64   `json:"topics" doc:"topics"`
 	Partitions      int64   `json:"partitions" doc:"partitions"`
 	Offline         int64   `json:"offline" doc:"partitions without a leader"`
-	UnderReplicated int64   `json:"under_replicated" doc:"partitions with fewer in-sync replicas than replicas"`
+	UnderReplicated int64   `json:"under_replicated" doc:"partitions with a replica that is not in sync"`
 	TookMS          float64 `json:"took_ms" doc:"until the answer was there"`
 }
 
@@ -334,13 +334,24 @@ func remove(ctx context.Context, env *Env, in removeInputs) (removeOutputs, erro
 	return out, err
 }
 
+// controllerWait bounds how long a status waits for a controller, which an election
+// needs a moment for.
+const controllerWait = 10 * time.Second
+
 func status(ctx context.Context, env *Env, _ none) (statusOutputs, error) {
 	admin, err := env.Admin()
 	if err != nil {
 		return statusOutputs{}, err
 	}
 	start := time.Now()
-	s, err := admin.Cluster.GetStatus(ctx, &adminv1.GetStatusRequest{})
+	// Without a controller it is not known who is alive, nor what is in sync.
+	var s *adminv1.GetStatusResponse
+	wait, cancel := context.WithTimeout(ctx, controllerWait)
+	defer cancel()
+	err = poll(wait, lookEvery, func() (bool, string, error) {
+		s, err = admin.Cluster.GetStatus(ctx, &adminv1.GetStatusRequest{})
+		return s.GetUnderReplicatedPartitions() != nil, "no controller answers", err
+	})
 	if err != nil {
 		return statusOutputs{}, fmt.Errorf("cluster status: %w", err)
 	}
@@ -350,7 +361,7 @@ func status(ctx context.Context, env *Env, _ none) (statusOutputs, error) {
 	}
 	out := statusOutputs{
 		Controller: int64(s.GetControllerId()), Voters: int64s(s.GetVoters()), VoterCount: int64(len(s.GetVoters())), Learners: int64s(s.GetLearners()),
-		Topics: int64(s.GetTopics()), Partitions: int64(s.GetPartitions()), Offline: int64(s.GetOfflinePartitions()), UnderReplicated: int64(s.GetUnderReplicatedPartitions()),
+		Topics: int64(s.GetTopics()), Partitions: int64(s.GetPartitions()), Offline: int64(s.GetOfflinePartitions().GetValue()), UnderReplicated: int64(s.GetUnderReplicatedPartitions().GetValue()),
 		Brokers: []int64{}, Active: []int64{},
 	}
 	for _, b := range brokers.GetBrokers() {

@@ -28,7 +28,7 @@ type healthOutputs struct {
 	Voters          *int64   `json:"voters" doc:"voters"`
 	VotersAlive     *int64   `json:"voters_alive" doc:"those that are alive"`
 	Offline         *int64   `json:"offline" doc:"partitions without a leader"`
-	UnderReplicated *int64   `json:"under_replicated" doc:"partitions with fewer in-sync replicas than the topic wants"`
+	UnderReplicated *int64   `json:"under_replicated" doc:"partitions with a replica that is not in sync"`
 	LeadersCV       *float64 `json:"leaders_cv" doc:"coefficient of variation of leaders per active broker"`
 	DiskFree        *float64 `json:"disk_free_percent" doc:"free part of the fullest broker's disk"`
 	ClockApartMS    *int64   `json:"clocks_apart_ms" doc:"difference of the brokers' clocks, to about a second"`

@@ -40,7 +40,7 @@ type listOutputs struct {
 	Count           int64    `json:"count" doc:"how many topics"`
 	WithLeader      int64    `json:"with_leader" doc:"topics of which every partition has a leader"`
 	Offline         int64    `json:"offline" doc:"partitions without a leader"`
-	UnderReplicated int64    `json:"under_replicated" doc:"partitions with fewer in-sync replicas than the topic wants"`
+	UnderReplicated int64    `json:"under_replicated" doc:"partitions with a replica that is not in sync"`
 }
 
 type topicInputs struct {

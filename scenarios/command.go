@@ -152,6 +152,7 @@ Exit codes: 0 pass, 1 criteria failed, 2 usage or invalid YAML, 3 inconclusive, 
 	root.AddCommand(c.schemaCommand(), c.skillsCommand(), c.matrixCommand(), c.newScenarioCommand())
 	root.AddCommand(c.listCommand(), c.showCommand(), c.planCommand(), c.runCommand(), c.watchCommand(), c.stepCommand(), c.resumeCommand(), c.runsCommand(), c.tableCommand(), c.reportCommand(), c.verifyCommand(),
 		c.stopCommand(), c.cleanCommand(), c.lintCommand(), c.doctorCommand())
+	c.complete(root)
 	return root
 }
 

@@ -9,6 +9,7 @@
 //	doc.go      this page
 //	embed.go     the shipped scenarios, and finding one by name or path
 //	command.go   the command tree, flags, exit codes
+//	completing.go  words for a shell's completion
 //	attaching.go  the flags of a cluster that runs already
 //	running.go   run
 //	runs.go      runs

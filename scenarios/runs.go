@@ -57,7 +57,7 @@ abandoned (its runner is gone: scenario clean RUN) and unreadable (a folder with
 	}
 	cmd.Flags().StringSliceVar(&f.scenarios, "scenario", nil, "runs of these scenarios")
 	cmd.Flags().StringSliceVar(&f.setups, "setup", nil, "runs on these setups")
-	cmd.Flags().StringSliceVar(&f.states, "verdict", nil, "runs with these verdicts: "+strings.Join(run.States, ", "))
+	cmd.Flags().StringSliceVar(&f.states, "verdict", nil, "runs with these verdicts: "+strings.Join(stateWords(), ", "))
 	cmd.Flags().IntVar(&f.last, "last", 0, "only the newest so many of them")
 	return cmd
 }

@@ -49,7 +49,7 @@ func someRuns(t *testing.T) string {
 	})
 	recorded(t, runs, "20261202-000500-soak", 5, func(r *report.Run) { r.Scenario, r.Verdict, r.Runner = "soak", report.Running, self })
 	recorded(t, runs, "20261202-000600-soak", 6, func(r *report.Run) { r.Scenario, r.Verdict, r.Runner = "soak", report.Running, self })
-	paused := `{"schema_version":1,"run_id":"20261202-000600-soak","state":"paused","pause":{"number":1}}`
+	paused := `{"schema_version":1,"run_id":"20261202-000600-soak","state":"paused","pause":{"number":1},"steps_left":["sent","verify"]}`
 	for name, text := range map[string]string{
 		"20261202-000600-soak/state.json": paused, "20261202-000700-soak/run.json": `{"schema_version":1,"run_id":"20261202-0007`, "notes/todo.txt": "x", "20261202-000800-soak/events.ndjson": "", "file": "x",
 		"future/run.json": `{"schema_version":99}`, "half/run.json": `{"schema_version":1}`, "half/processes.json": "[{",

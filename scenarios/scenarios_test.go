@@ -281,6 +281,27 @@ func TestVerdictsAndExitCodes(t *testing.T) {
 	}
 }
 
+// The time of a run may be up in a step that has time of its own left, whatever
+// the step waits for.
+func TestARunThatIsLateSaysSoOfTheRun(t *testing.T) {
+	for name, step := range map[string]string{
+		"call":  "      - {id: slow, use: load.wait, with: {load: small, acked: 1000}, timeout: 1h}\n",
+		"until": "      - {id: slow, use: cluster.status, timeout: 1h, until: {path: voter_count, op: \"==\", value: 5, every: 5ms, within: 30m}}\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, log := ran(t, fakecluster.Setup{}, smallFile(t, step, "1"), "--timeout", "3s")
+			if r.Verdict != report.StepError || len(r.Failures) == 0 || !stepRan(r, "last") {
+				t.Fatalf("%s: %+v\n%s", r.Verdict, r.Failures, log)
+			}
+			f := r.Failures[0]
+			if f.Expected != "the run at its end within 3s" || !strings.HasPrefix(f.Observed, "step slow under way, 3 more to come: ") || !strings.Contains(f.Message, "the run's deadline of 3s has passed") {
+				t.Errorf("%+v", f)
+			}
+		})
+	}
+}
+
 // checkTold looks for every failure in every report, and whether the reports can
 // be made again from the evidence.
 func checkTold(t *testing.T, r *report.Run) {

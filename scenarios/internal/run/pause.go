@@ -270,11 +270,19 @@ type clock struct {
 	since time.Time
 }
 
+// pastDeadline is why a run's time is up.
+type pastDeadline struct{ limit time.Duration }
+
+// Error implements error.
+func (p *pastDeadline) Error() string {
+	return fmt.Sprintf("the run's deadline of %s has passed", p.limit)
+}
+
 // startClock bounds a run. The context's cause says so when the time is up.
 func startClock(ctx context.Context, limit time.Duration) (context.Context, *clock, context.CancelFunc) {
 	bounded, cancel := context.WithCancelCause(ctx)
 	c := &clock{left: limit, since: time.Now()}
-	c.timer = time.AfterFunc(limit, func() { cancel(fmt.Errorf("the run's deadline of %s has passed", limit)) })
+	c.timer = time.AfterFunc(limit, func() { cancel(&pastDeadline{limit}) })
 	return bounded, c, func() {
 		c.timer.Stop()
 		cancel(nil)

@@ -158,6 +158,11 @@ func (e *engine) failureOf(s *spec.Step, err error) report.Failure {
 	if errors.As(err, &condition) {
 		f.Expected, f.Observed = condition.expected, condition.last+" "+condition.after
 	}
+	var deadline *pastDeadline
+	if errors.As(err, &deadline) { // whatever the step was about: it had no time
+		f.Expected = fmt.Sprintf("the run at its end within %s", deadline.limit)
+		f.Observed = fmt.Sprintf("step %s under way, %d more to come: %s", s.ID, len(e.left), f.Observed)
+	}
 	return f
 }
 

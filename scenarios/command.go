@@ -6,14 +6,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 
 	"github.com/ister-mq/ister/scenarios/internal/report"
+	"github.com/ister-mq/ister/scenarios/internal/run"
 	"github.com/ister-mq/ister/scenarios/internal/spec"
 	"github.com/ister-mq/ister/setups"
 	"github.com/ister-mq/ister/setups/attach"
@@ -134,21 +138,19 @@ recorded history, and leave the evidence in runs/<id>/.
 
 Exit codes: 0 pass, 1 criteria failed, 2 usage or invalid YAML, 3 inconclusive, 4 environment,
 5 something was left behind after the cleanup, 6 a step failed, 130 interrupted.`,
-		SilenceUsage: true, SilenceErrors: true, Args: cobra.NoArgs,
+		SilenceUsage: true, SilenceErrors: true, Args: subcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.PersistentFlags().StringVar(&c.runsDir, "runs-dir", "runs", "directory of the runs")
 	root.PersistentFlags().StringVarP(&c.output, "output", "o", "text", "text or json")
 	root.PersistentFlags().BoolVar(&c.noColor, "no-color", false, "no colours (also with NO_COLOR set)")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {
-		if c.output != "text" && c.output != "json" {
-			return &usageError{fmt.Errorf("--output %s is not known", c.output), "text or json"}
+		if c.runsDir == "" {
+			return &usageError{errors.New("--runs-dir is empty"), "leave it out, and it is runs"}
 		}
-		return nil
+		return oneOf("output", c.output, "text", "json")
 	}
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return &usageError{err, "see: " + cmd.CommandPath() + " --help"}
-	})
+	root.SetFlagErrorFunc(flagError)
 	root.AddCommand(c.schemaCommand(), c.skillsCommand(), c.matrixCommand(), c.newScenarioCommand())
 	root.AddCommand(c.listCommand(), c.showCommand(), c.planCommand(), c.runCommand(), c.watchCommand(), c.stepCommand(), c.resumeCommand(), c.runsCommand(), c.tableCommand(), c.reportCommand(), c.verifyCommand(),
 		c.stopCommand(), c.cleanCommand(), c.lintCommand(), c.doctorCommand())
@@ -160,10 +162,96 @@ Exit codes: 0 pass, 1 criteria failed, 2 usage or invalid YAML, 3 inconclusive, 
 func exactly(words ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) != len(words) {
-			return &usageError{fmt.Errorf("%s takes %s, got %d arguments", cmd.CommandPath(), strings.Join(words, " "), len(args)), "see: " + cmd.CommandPath() + " --help"}
+			wanted := strings.Join(words, " ")
+			if wanted == "" {
+				wanted = "no arguments"
+			}
+			return &usageError{fmt.Errorf("%s takes %s, got %s", cmd.CommandPath(), wanted, count(len(args), "argument")), helpOf(cmd)}
 		}
 		return nil
 	}
+}
+
+// subcommand is for a command that stands for those below it.
+func subcommand(cmd *cobra.Command, args []string) error {
+	if len(args) == 0 {
+		return nil
+	}
+	var names []string
+	for _, sub := range cmd.Commands() {
+		names = append(names, sub.Name())
+	}
+	hint := spec.Suggest(args[0], names)
+	if hint == "" {
+		hint = helpOf(cmd)
+	}
+	return &usageError{fmt.Errorf("unknown command %q for %q", args[0], cmd.CommandPath()), hint}
+}
+
+func helpOf(cmd *cobra.Command) string { return "see: " + cmd.CommandPath() + " --help" }
+
+// flagKinds are the types of flags in words.
+var flagKinds = map[string]string{"int": "a whole number", "int64": "a whole number of 64 bits", "duration": "a time such as 90s or 5m", "bool": "true or false"}
+
+// flagError tells a mistake in a flag, and what would be none.
+func flagError(cmd *cobra.Command, err error) error {
+	hint := helpOf(cmd)
+	var unknown *pflag.NotExistError
+	if errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() == "" {
+		var names []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { names = append(names, f.Name) })
+		if near := spec.Suggest(unknown.GetSpecifiedName(), names); strings.HasPrefix(near, "did you mean") {
+			hint = strings.Replace(near, "mean ", "mean --", 1) + " " + hint
+		}
+	}
+	var invalid *pflag.InvalidValueError
+	if errors.As(err, &invalid) {
+		if kind := flagKinds[invalid.GetFlag().Value.Type()]; kind != "" {
+			err = fmt.Errorf("--%s %q is not %s", invalid.GetFlag().Name, invalid.GetValue(), kind)
+		}
+	}
+	return &usageError{err, hint}
+}
+
+// oneOf refuses a value of a flag that is none of the known words.
+func oneOf(flag, value string, known ...string) error {
+	if slices.Contains(known, value) {
+		return nil
+	}
+	hint := spec.Choice(known)
+	if near := spec.Suggest(value, known); strings.HasPrefix(near, "did you mean") {
+		hint = near
+	}
+	return &usageError{fmt.Errorf("--%s %s is not known", flag, spec.Named(value)), hint}
+}
+
+// above refuses a time that has been given and is none.
+func above(cmd *cobra.Command, flag string, value time.Duration) error {
+	if cmd.Flags().Changed(flag) && value <= 0 {
+		return &usageError{fmt.Errorf("--%s %s is not a time above zero", flag, value), "such as 90s or 5m"}
+	}
+	return nil
+}
+
+// count is "1 run", "2 runs".
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// find is the directory of a run that was named.
+func (c *common) find(name string) (string, error) {
+	dir, err := run.Find(c.runsDir, name)
+	var disk *fs.PathError
+	switch {
+	case errors.As(err, &disk):
+		return "", environment(err)
+	case err != nil:
+		return "", &usageError{err: err}
+	}
+	return dir, nil
 }
 
 func (c *common) json() bool { return c.output == "json" }
@@ -190,7 +278,7 @@ func (c *common) display(out io.Writer, progress string, quiet bool) (report.Dis
 	case "ndjson":
 		return report.NDJSON{Out: out}, nil
 	default:
-		return nil, &usageError{fmt.Errorf("--progress %s is not known", progress), "auto, tty, plain or ndjson"}
+		return nil, oneOf("progress", progress, "auto", "tty", "plain", "ndjson")
 	}
 	return report.NewTerminal(out, terminal, terminal && c.colors(), quiet), nil
 }

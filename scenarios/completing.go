@@ -201,8 +201,8 @@ func (c *common) complete(root *cobra.Command) {
 		"--output": words("text", "json"), "--runs-dir": directories, "--dir": directories, "--progress": words("auto", "tty", "plain", "ndjson"),
 		"--report": list(run.Formats...), "--aspect": ofScenario(aspectWords), "--param": ofScenario(paramWords),
 		"--from": ofScenario(stepWords), "--until": ofScenario(stepWords), "--setup": ofScenario(c.setupWords),
-		"--keep":  words(string(run.KeepNever), string(run.KeepOnFailure), string(run.KeepAlways)),
-		"--pause": words(string(run.PauseNever), string(run.PauseOnFailure), string(run.PauseEach)),
+		"--keep":  words(keepWords...),
+		"--pause": words(pauseWords...),
 
 		"doctor --setup": words(c.setupNames()...), "runs --setup": list(spec.Setups...), "runs --verdict": list(stateWords()...),
 		"runs --scenario": list(shippedNames()...), "table --scenario": words(shippedNames()...),

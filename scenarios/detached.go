@@ -35,11 +35,11 @@ func (c *common) supervise(cmd *cobra.Command, args []string) (dir string, pid i
 	}
 	logs := filepath.Join(c.runsDir, run.LogsName)
 	if err := os.MkdirAll(logs, 0o755); err != nil {
-		return "", 0, fmt.Errorf("make the folder of the supervisor's log: %w", err)
+		return "", 0, fmt.Errorf("make the folder of the supervisor's log: %w; %s", err, run.RunsDirHint)
 	}
 	log, err := os.CreateTemp(logs, "starting-*.log")
 	if err != nil {
-		return "", 0, fmt.Errorf("make the supervisor's log: %w", err)
+		return "", 0, fmt.Errorf("make the supervisor's log: %w; %s", err, run.RunsDirHint)
 	}
 	defer log.Close()
 	heard, tell, err := os.Pipe()
@@ -152,9 +152,9 @@ func (c *common) watchCommand() *cobra.Command {
 		Use: "watch RUN", Short: "Follow a run to its end, and exit as it does", Args: exactly("RUN"),
 		Long: "Show a run from its first event to its end, whoever started it, and exit with its exit code. Ending this\ncommand does not end the run. RUN is an id, a unique part of one, a directory, or last.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := run.Find(c.runsDir, args[0])
+			dir, err := c.find(args[0])
 			if err != nil {
-				return &usageError{err: err}
+				return err
 			}
 			show, err := c.view(c.progressOut(cmd), progress, false)
 			if err != nil {

@@ -2,7 +2,9 @@ package scenarios
 
 import (
 	"embed"
+	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path"
@@ -43,12 +45,41 @@ func load(name string) (*spec.Scenario, error) {
 		return spec.Parse("scenarios/"+name+"/"+specFile, source, verb.Registry{})
 	}
 	file := name
-	if info, err := os.Stat(file); err == nil && info.IsDir() {
+	info, err := os.Stat(file)
+	switch {
+	case err != nil:
+		return nil, noScenario(name, err)
+	case info.IsDir():
 		file = filepath.Join(file, specFile)
 	}
-	source, err := os.ReadFile(file)
+	source, err := readScenario(file)
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("no scenario %s: neither shipped nor a file", name), spec.Suggest(name, shippedNames())}
+		return nil, err
 	}
 	return spec.Parse(filepath.ToSlash(file), source, verb.Registry{})
+}
+
+// noScenario is the error of a name that stands for nothing.
+func noScenario(name string, err error) error {
+	if name != "" && !errors.Is(err, fs.ErrNotExist) {
+		return &usageError{fmt.Errorf("read scenario: %w", err), ""}
+	}
+	return &usageError{fmt.Errorf("no scenario %s: neither shipped nor a file", spec.Named(name)), spec.Suggest(name, shippedNames())}
+}
+
+// readScenario reads a file no further than where it is too large to be parsed.
+func readScenario(file string) ([]byte, error) {
+	opened, err := os.Open(file)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &usageError{fmt.Errorf("there is no %s in %s", filepath.Base(file), filepath.Dir(file)), "name a scenario, its file, or its directory"}
+	}
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("read scenario: %w", err), ""}
+	}
+	defer opened.Close()
+	source, err := io.ReadAll(io.LimitReader(opened, spec.SourceBytesMax+1))
+	if err != nil {
+		return nil, &usageError{fmt.Errorf("read scenario: %w", err), ""}
+	}
+	return source, nil
 }

@@ -19,9 +19,9 @@ func (c *common) stopCommand() *cobra.Command {
 		Use: "stop RUN", Short: "End a run, or the cluster that it kept", Args: exactly("RUN"),
 		Long: "End a run: its runner is asked to, cleans up and writes the evidence. Where the runner is gone, the\nprocesses that it recorded are ended. RUN is an id, a unique part of one, a directory, or last.",
 		RunE: func(cmd *cobra.Command, args []string) error {
-			dir, err := run.Find(c.runsDir, args[0])
+			dir, err := c.find(args[0])
 			if err != nil {
-				return &usageError{err: err}
+				return err
 			}
 			left, err := run.Stop(cmd.Context(), dir, c.cleanerOf(dir), func(text string) { fmt.Fprintln(cmd.OutOrStdout(), text) })
 			return ended(cmd, "stopped "+dir, left, err)
@@ -74,9 +74,9 @@ func (c *common) cleanCommand() *cobra.Command {
 		RunE: func(cmd *cobra.Command, args []string) error {
 			say := func(text string) { fmt.Fprintln(cmd.OutOrStdout(), text) }
 			if !all {
-				dir, err := run.Find(c.runsDir, args[0])
+				dir, err := c.find(args[0])
 				if err != nil {
-					return &usageError{err: err}
+					return err
 				}
 				left, err := c.clean(cmd.Context(), dir, purge, say)
 				return ended(cmd, "cleaned "+dir, left, err)

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 	"sort"
 	"strings"
 
@@ -36,8 +35,8 @@ Exit codes: 0 nothing found, 2 something was found or a file cannot be read.`,
 			if c.json() && !cmd.Flags().Changed("format") {
 				format = "json"
 			}
-			if !slices.Contains([]string{"text", "json", "sarif"}, format) {
-				return &usageError{fmt.Errorf("--format %s is not known", format), "text, json or sarif"}
+			if err := oneOf("format", format, "text", "json", "sarif"); err != nil {
+				return err
 			}
 			sources, err := lintSources(args)
 			if err != nil {
@@ -60,7 +59,7 @@ Exit codes: 0 nothing found, 2 something was found or a file cannot be read.`,
 				return err
 			}
 			if len(problems) > 0 {
-				return &exitError{code: report.ExitUsage, err: fmt.Errorf("%d problems", len(problems)), silent: format != "text"}
+				return &exitError{code: report.ExitUsage, err: errors.New(count(len(problems), "problem")), silent: format != "text"}
 			}
 			return nil
 		},
@@ -138,9 +137,9 @@ func lintSources(args []string) ([]lintSource, error) {
 			return nil, err
 		}
 		for _, file := range files {
-			data, err := os.ReadFile(file)
+			data, err := readScenario(file)
 			if err != nil {
-				return nil, &usageError{fmt.Errorf("read scenario: %w", err), ""}
+				return nil, err
 			}
 			if err := add(file, data); err != nil {
 				return nil, err
@@ -154,7 +153,7 @@ func lintSources(args []string) ([]lintSource, error) {
 func scenarioFiles(arg string) ([]string, error) {
 	info, err := os.Stat(arg)
 	if err != nil {
-		return nil, &usageError{fmt.Errorf("no scenario %s: neither shipped nor a file", arg), spec.Suggest(arg, shippedNames())}
+		return nil, noScenario(arg, err)
 	}
 	if !info.IsDir() {
 		return []string{arg}, nil
@@ -192,7 +191,11 @@ func printProblems(out io.Writer, format string, files int, problems spec.Proble
 		fmt.Fprintln(out, p)
 	}
 	if len(problems) == 0 {
-		fmt.Fprintf(out, "%d scenarios are fine\n", files)
+		fine := "are fine"
+		if files == 1 {
+			fine = "is fine"
+		}
+		fmt.Fprintln(out, count(files, "scenario"), fine)
 	}
 	return nil
 }

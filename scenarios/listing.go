@@ -185,7 +185,7 @@ func (c *common) planCommand() *cobra.Command {
 			}
 			for _, a := range aspects {
 				if _, ok := s.Aspect(a); !ok {
-					return &usageError{fmt.Errorf("no aspect is called %s", a), spec.Suggest(a, s.AspectIDs())}
+					return &usageError{fmt.Errorf("no aspect is called %s", spec.Named(a)), spec.Suggest(a, s.AspectIDs())}
 				}
 			}
 			plan := planOf(s, aspects)

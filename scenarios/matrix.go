@@ -92,17 +92,17 @@ With --format github it is one line for fromJSON in a workflow; what needs a clu
 is left out; a cell whose needs name root is for sudo.`,
 		Args: exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			cells, err := c.matrix()
-			if err != nil {
+			if err := oneOf("format", format, "github", "json"); err != nil {
 				return err
 			}
-			switch format {
-			case "json":
-				return printJSON(cmd.OutOrStdout(), cells)
-			case "github":
+			cells, err := c.matrix()
+			switch {
+			case err != nil:
+				return err
+			case format == "github":
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string][]matrixCell{"include": forCI(cells)})
 			}
-			return &usageError{fmt.Errorf("--format %s is not known", format), "github or json"}
+			return printJSON(cmd.OutOrStdout(), cells)
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "json", "github or json")

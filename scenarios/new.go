@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -99,9 +100,18 @@ checked, so that each change can be tried at once. Nothing that exists is writte
 
 Exit codes: 0 written, 2 the name is taken or not allowed, 4 the directory cannot be written.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if info, err := os.Stat(dir); err == nil && !info.IsDir() {
+				return &exitError{code: report.ExitEnvironment, err: fmt.Errorf("%s is no directory: give one with --dir", dir)}
+			}
+			if dir == "" {
+				return &usageError{errors.New("--dir is empty"), "leave it out, and it is scenarios"}
+			}
 			files, err := scaffoldFiles(dir, args[0])
 			if err != nil {
 				return err
+			}
+			if slices.Contains(shippedNames(), args[0]) {
+				return &usageError{fmt.Errorf("%s is shipped: its name would stand for that one", args[0]), "choose another name"}
 			}
 			target := filepath.Join(dir, args[0])
 			if err := os.MkdirAll(dir, 0o755); err != nil {

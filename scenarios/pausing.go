@@ -52,9 +52,9 @@ func (c *common) stepCommand() *cobra.Command {
 
 // goOn gives a paused run an order and follows it to its next pause or its end.
 func (c *common) goOn(cmd *cobra.Command, name, progress string, order run.Order) error {
-	dir, err := run.Find(c.runsDir, name)
+	dir, err := c.find(name)
 	if err != nil {
-		return &usageError{err: err}
+		return err
 	}
 	show, err := c.display(c.progressOut(cmd), progress, false)
 	if err != nil {

@@ -1,10 +1,9 @@
 package scenarios
 
 import (
+	"errors"
 	"fmt"
 	"io"
-	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -27,12 +26,15 @@ func (c *common) reportCommand() *cobra.Command {
 			if c.json() {
 				format = "json"
 			}
-			if format != "text" && !slices.Contains(run.Formats, format) {
-				return &usageError{fmt.Errorf("--format %s is not known", format), "text, " + strings.Join(run.Formats, ", ")}
+			if err := oneOf("format", format, append([]string{"text"}, run.Formats...)...); err != nil {
+				return err
 			}
-			dir, err := run.Find(c.runsDir, args[0])
+			if cmd.Flags().Changed("format") && cmd.Flags().Changed("report") {
+				return &usageError{errors.New("--format does not go with --report"), "--format prints one report, --report makes files"}
+			}
+			dir, err := c.find(args[0])
 			if err != nil {
-				return &usageError{err: err}
+				return err
 			}
 			if len(rewrite) > 0 {
 				return remake(cmd.OutOrStdout(), rewrite, dir)
@@ -42,15 +44,14 @@ func (c *common) reportCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&format, "format", "text", "print it as text, json, junit, md or html")
 	cmd.Flags().StringSliceVar(&rewrite, "report", nil, "make these files again in the run's directory: json, junit, md, html")
-	cmd.MarkFlagsMutuallyExclusive("format", "report")
 	return cmd
 }
 
 // knownFormats refuses reports that there are not.
 func knownFormats(formats []string) error {
 	for _, format := range formats {
-		if !slices.Contains(run.Formats, format) {
-			return &usageError{fmt.Errorf("--report %s is not known", format), strings.Join(run.Formats, ", ")}
+		if err := oneOf("report", format, run.Formats...); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -40,6 +40,12 @@ type runFlags struct {
 	attach      attachFlags
 }
 
+// The words of flags.
+var (
+	keepWords  = []string{string(run.KeepNever), string(run.KeepOnFailure), string(run.KeepAlways)}
+	pauseWords = []string{string(run.PauseNever), string(run.PauseOnFailure), string(run.PauseEach)}
+)
+
 func (c *common) runCommand() *cobra.Command {
 	f := &runFlags{}
 	cmd := &cobra.Command{
@@ -47,6 +53,9 @@ func (c *common) runCommand() *cobra.Command {
 		Example: "  scenario run broker-scaling\n  scenario run broker-scaling --aspect scale-up --seed 7\n  scenario run kill-and-recover --param rounds=20\n  scenario watch $(scenario run broker-scaling --detach)",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pauses := f.pause != string(run.PauseNever) || f.from != ""
+			if err := errors.Join(above(cmd, "timeout", f.timeout), above(cmd, "pause-max", f.pauseMax)); err != nil {
+				return err
+			}
 			switch {
 			case f.repeat < 1:
 				return &usageError{fmt.Errorf("--repeat %d is not a number of runs", f.repeat), "1 or more"}
@@ -103,12 +112,12 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 		return err
 	}
 	keep := run.Keep(f.keep)
-	if keep != run.KeepNever && keep != run.KeepOnFailure && keep != run.KeepAlways {
-		return &usageError{fmt.Errorf("--keep %s is not known", f.keep), "never, failure or always"}
+	if err := oneOf("keep", f.keep, keepWords...); err != nil {
+		return err
 	}
 	pause := run.Pause(f.pause)
-	if pause != run.PauseNever && pause != run.PauseOnFailure && pause != run.PauseEach {
-		return &usageError{fmt.Errorf("--pause %s is not known", f.pause), "never, on-failure or each"}
+	if err := oneOf("pause", f.pause, pauseWords...); err != nil {
+		return err
 	}
 	if err := knownFormats(f.reports); err != nil {
 		return err

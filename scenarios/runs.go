@@ -3,6 +3,7 @@ package scenarios
 import (
 	"fmt"
 	"io"
+	"os"
 	"slices"
 	"strings"
 	"time"
@@ -48,6 +49,9 @@ abandoned (its runner is gone: scenario clean RUN) and unreadable (a folder with
 				if len(infos) > 0 {
 					of = fmt.Sprintf(" that these flags choose, of %d", len(infos))
 				}
+				if _, err := os.Stat(c.runsDir); err != nil {
+					of = ", which does not exist"
+				}
 				fmt.Fprintf(cmd.OutOrStdout(), "no runs in %s%s\n", c.runsDir, of)
 				return nil
 			}
@@ -76,11 +80,14 @@ func (f *runFilter) known(infos []run.Info) error {
 	for i, state := range f.states {
 		f.states[i] = strings.ReplaceAll(strings.ToLower(state), "-", " ") // of "step error"
 	}
-	for flag, given := range map[string]struct{ words, of []string }{"--setup": {f.setups, spec.Setups}, "--verdict": {f.states, run.States}} {
-		for _, word := range given.words {
-			if !slices.Contains(given.of, word) {
-				return &usageError{fmt.Errorf("%s %q is not known", flag, word), spec.Suggest(word, given.of)}
-			}
+	for _, name := range f.setups {
+		if err := oneOf("setup", name, spec.Setups...); err != nil {
+			return err
+		}
+	}
+	for _, state := range f.states {
+		if err := oneOf("verdict", state, run.States...); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -133,10 +133,10 @@ func TestRunsAreFiltered(t *testing.T) {
 		t.Errorf("nothing chosen: %s", out)
 	}
 	for want, args := range map[string][]string{
-		"did you mean inconclusive?":       {"--verdict", "inconclusiv"},
-		"did you mean broker-scaling?":     {"--scenario", "broker-scalin"},
-		`--setup "docker" is not known`:    {"--setup", "docker"},
-		"--last 0 is not a number of runs": {"--last", "0"},
+		"did you mean inconclusive?":   {"--verdict", "inconclusiv"},
+		"did you mean broker-scaling?": {"--scenario", "broker-scalin"},
+		"--setup docker is not known (process, container, compose, netns or attach)": {"--setup", "docker"},
+		"--last 0 is not a number of runs":                                           {"--last", "0"},
 	} {
 		if code, _, errOut := scenario(t, fakecluster.Setup{}, append(args, "runs", "--runs-dir", runs)...); code != 2 || !strings.Contains(errOut, want) {
 			t.Errorf("%v: exit %d: %s", args, code, errOut)

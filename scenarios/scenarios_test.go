@@ -384,7 +384,7 @@ func TestUsageErrors(t *testing.T) {
 	}{
 		{[]string{"run", "broker-scalin"}, "no scenario broker-scalin: neither shipped nor a file (did you mean broker-scaling?)"},
 		{[]string{"run"}, "takes SCENARIO, got 0 arguments"},
-		{[]string{"run", "broker-scaling", "--aspekt", "x"}, "unknown flag: --aspekt"},
+		{[]string{"run", "broker-scaling", "--aspekt", "x"}, "unknown flag: --aspekt (did you mean --aspect? see: scenario run --help)"},
 		{[]string{"run", "broker-scaling", "--aspect", "scale-upp"}, "no aspect is called scale-upp (did you mean scale-up?)"},
 		{[]string{"run", "broker-scaling", "-p", "topics"}, `--param "topics" is not name=value`},
 		{[]string{"run", "broker-scaling", "-p", "topic=3"}, "unknown parameter topic (did you mean topics?)"},
@@ -397,7 +397,25 @@ func TestUsageErrors(t *testing.T) {
 		{[]string{"list", "-o", "xml"}, "--output xml is not known (text or json)"},
 		{[]string{"plan", "broker-scaling", "--aspect", "x"}, "no aspect is called x"},
 		{[]string{"verify", "--selftest", "--legal", "0"}, "at least one legal history"},
-		{[]string{"jump"}, `unknown command "jump"`},
+		{[]string{"jump"}, `unknown command "jump" for "scenario" (see: scenario --help)`},
+		{[]string{"rum"}, `unknown command "rum" for "scenario" (did you mean run?)`},
+		{[]string{"skills", "gne"}, "did you mean gen?"},
+		{[]string{"list", "more"}, "scenario list takes no arguments, got 1 argument"},
+		{[]string{"run", ""}, `no scenario "": neither shipped nor a file`},
+		{[]string{"run", t.TempDir()}, "there is no scenario.yaml in"},
+		{[]string{"run", "broker-scaling", "--aspect", ""}, `no aspect is called "" (known: scale-up`},
+		{[]string{"run", "broker-scaling", "--seed", "x"}, `--seed "x" is not a whole number of 64 bits`},
+		{[]string{"run", "broker-scaling", "--timeout", "5"}, `--timeout "5" is not a time such as 90s or 5m`},
+		{[]string{"run", "broker-scaling", "--timeout", "-5s"}, "--timeout -5s is not a time above zero"},
+		{[]string{"run", "broker-scaling", "--pause", "each", "--pause-max", "0s"}, "--pause-max 0s is not a time above zero"},
+		{[]string{"run", "broker-scaling", "--from", "verify_up", "--until", "topics", "--supervisor"}, "step verify_up comes after topics, at which --until ends the run"},
+		{[]string{"run", "broker-scaling", "--supervisor", "--pause", "on-fail"}, "--pause on-fail is not known (did you mean on-failure?)"},
+		{[]string{"run", "broker-scaling", "-p", "gap_max=NaN"}, `gap_max: "NaN" is not a number`},
+		{[]string{"run", "broker-scaling", "-p", "gap_max=+Inf"}, `gap_max: "+Inf" is not a number`},
+		{[]string{"run", "soak", "-p", "duration=-5s"}, `duration: "-5s" is not a duration`},
+		{[]string{"report", "last", "--format", "md", "--report", "md"}, "--format does not go with --report"},
+		{[]string{"watch", ""}, "the name of the run is empty"},
+		{[]string{"new", "broker-scaling"}, "broker-scaling is shipped"},
 	} {
 		runs := t.TempDir()
 		code, out, errOut := scenario(t, fakecluster.Setup{}, append(c.args, "--runs-dir", runs)...)
@@ -486,5 +504,28 @@ func TestSkills(t *testing.T) {
 		if lines := strings.Count(string(data), "\n"); lines > 150 || len(body) == 0 {
 			t.Errorf("%s: %d lines", scenario, lines)
 		}
+	}
+}
+
+// A runs directory that cannot be used is a fault of the machine, with a remedy,
+// for every command that needs one.
+func TestARunsDirectoryThatIsAFile(t *testing.T) {
+	t.Setenv(asCommand, "1")
+	file := filepath.Join(t.TempDir(), "runs")
+	if err := os.WriteFile(file, nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	small := smallFile(t, "", "1")
+	for _, args := range [][]string{
+		{"run", small}, {"run", small, "--detach"}, {"run", small, "--pause", "each"}, {"runs"}, {"watch", "x"}, {"report", "x"}, {"verify", "x"}, {"stop", "x"}, {"clean", "x"}, {"clean", "--all"},
+		{"step", "x"}, {"resume", "x"}, {"table"}, {"doctor"},
+	} {
+		code, out, errOut := scenario(t, fakecluster.Setup{}, append(args, "--runs-dir", file)...)
+		if code != report.ExitEnvironment || !strings.Contains(out+errOut, "with --runs-dir") || !strings.Contains(out+errOut, file) {
+			t.Errorf("%v: exit %d: %s%s", args, code, out, errOut)
+		}
+	}
+	if code, _, errOut := scenario(t, fakecluster.Setup{}, "list", "--runs-dir", ""); code != 2 || !strings.Contains(errOut, "--runs-dir is empty") {
+		t.Errorf("exit %d: %s", code, errOut)
 	}
 }

@@ -42,7 +42,7 @@ expression refers to, is checked by scenario lint. With --format markdown it is 
 				_, err := fmt.Fprint(cmd.OutOrStdout(), verbReference())
 				return err
 			}
-			return &usageError{fmt.Errorf("--format %s is not known", format), "json or markdown"}
+			return oneOf("format", format, "json", "markdown")
 		},
 	}
 	cmd.Flags().StringVar(&format, "format", "json", "json, or markdown for the reference of the verbs")

@@ -37,7 +37,7 @@ func (c *common) skillsCommand() *cobra.Command {
 	var root string
 	cmd := &cobra.Command{
 		Use: "skills", Short: "Generate, check, try and install skills (SKILL.md files)",
-		Args: cobra.NoArgs, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: subcommand, RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.PersistentFlags().StringVar(&root, "root", ".", "top directory of the source tree")
 	gen := &cobra.Command{

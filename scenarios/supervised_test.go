@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,6 +25,9 @@ const asCommand = "ISTER_TEST_AS_SCENARIO"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(asCommand) == "" {
+		if slices.Contains(os.Args, "--supervisor") {
+			panic("a test has started a supervisor without " + asCommand + ": it would be these tests again")
+		}
 		os.Exit(m.Run())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)

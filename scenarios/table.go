@@ -368,8 +368,8 @@ or on the verdict.`,
 			if c.json() {
 				format = "json"
 			}
-			if !slices.Contains([]string{"text", "md", "json"}, format) {
-				return &usageError{fmt.Errorf("--format %s is not known", format), "text, md or json"}
+			if err := oneOf("format", format, "text", "md", "json"); err != nil {
+				return err
 			}
 			if len(args) > 0 && scenario != "" {
 				return &usageError{fmt.Errorf("--scenario %s does not go with RUN", scenario), "name the runs, or the scenario"}
@@ -406,7 +406,7 @@ func printTables(out io.Writer, format string, tables []table) error {
 		}
 	}
 	if differ > 0 {
-		return &exitError{code: report.ExitFail, err: fmt.Errorf("runs of one scenario disagree in %d things", differ), silent: format == "json"}
+		return &exitError{code: report.ExitFail, err: fmt.Errorf("runs of one scenario disagree in %s", count(differ, "thing")), silent: format == "json"}
 	}
 	return nil
 }
@@ -414,9 +414,9 @@ func printTables(out io.Writer, format string, tables []table) error {
 // tabled are the runs that a table is asked of.
 func (c *common) tabled(names []string, scenario string) (runs []*report.Run, err error) {
 	for _, name := range names {
-		dir, err := run.Find(c.runsDir, name)
+		dir, err := c.find(name)
 		if err != nil {
-			return nil, &usageError{err: err}
+			return nil, err
 		}
 		r, err := report.LoadRun(dir)
 		if err != nil {

@@ -75,9 +75,9 @@ func (c *common) selfTest(out io.Writer, legal int) error {
 }
 
 func (c *common) verify(out io.Writer, name string) error {
-	dir, err := run.Find(c.runsDir, name)
+	dir, err := c.find(name)
 	if err != nil {
-		return &usageError{err: err}
+		return err
 	}
 	h, err := history.Load(filepath.Join(dir, run.HistoryFile))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -35,6 +35,9 @@ const idMax = 63
 // topics, and no flag.
 var safeID = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]*[a-z0-9])?$`)
 
+// RunsDirHint is what to do about a runs directory that cannot be written.
+const RunsDirHint = "give a directory that can be written with --runs-dir"
+
 // latest is what commands call the newest run.
 const latest = "last"
 
@@ -59,7 +62,7 @@ func CheckID(id string) error {
 // the same second takes the next free number.
 func newDir(runsDir, wanted, scenario string, now time.Time) (id, dir string, err error) {
 	if err := os.MkdirAll(runsDir, 0o755); err != nil {
-		return "", "", fmt.Errorf("make the runs directory: %w", err)
+		return "", "", fmt.Errorf("make the runs directory: %w; %s", err, RunsDirHint)
 	}
 	if wanted != "" {
 		if err := CheckID(wanted); err != nil {
@@ -71,7 +74,7 @@ func newDir(runsDir, wanted, scenario string, now time.Time) (id, dir string, er
 			return "", "", spec.Problems{{File: "--run-id", Message: "there is a " + dir + " already", Hint: "choose another name, or remove that run: scenario clean --purge " + wanted}}
 		}
 		if err != nil {
-			return "", "", fmt.Errorf("make the run's directory: %w", err)
+			return "", "", fmt.Errorf("make the run's directory: %w; %s", err, RunsDirHint)
 		}
 		return wanted, dir, nil
 	}
@@ -87,7 +90,7 @@ func newDir(runsDir, wanted, scenario string, now time.Time) (id, dir string, er
 			return id, dir, nil
 		}
 		if !errors.Is(err, fs.ErrExist) {
-			return "", "", fmt.Errorf("make the run's directory: %w", err)
+			return "", "", fmt.Errorf("make the run's directory: %w; %s", err, RunsDirHint)
 		}
 	}
 	return "", "", fmt.Errorf("no free name for a run in %s", runsDir)

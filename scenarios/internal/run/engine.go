@@ -130,14 +130,17 @@ func begin(options Options) (*engine, func(), error) {
 	}
 	for _, id := range options.Aspects {
 		if _, ok := options.Scenario.Aspect(id); !ok {
-			return nil, nil, spec.Problems{{File: "--aspect", Message: "no aspect is called " + id, Hint: spec.Suggest(id, options.Scenario.AspectIDs())}}
+			return nil, nil, spec.Problems{{File: "--aspect", Message: "no aspect is called " + spec.Named(id), Hint: spec.Suggest(id, options.Scenario.AspectIDs())}}
 		}
 	}
 	left := StepIDs(options.Scenario, options.Aspects)
 	for flag, step := range map[string]string{"--from": options.From, "--until": options.Until} {
 		if step != "" && !slices.Contains(left, step) {
-			return nil, nil, spec.Problems{{File: flag, Message: "this run has no step called " + step, Hint: spec.Suggest(step, left)}}
+			return nil, nil, spec.Problems{{File: flag, Message: "this run has no step called " + spec.Named(step), Hint: spec.Suggest(step, left)}}
 		}
+	}
+	if from, until := slices.Index(left, options.From), slices.Index(left, options.Until); options.Until != "" && from > until {
+		return nil, nil, spec.Problems{{File: "--from", Message: fmt.Sprintf("step %s comes after %s, at which --until ends the run", options.From, options.Until), Hint: "scenario plan " + options.Scenario.ID + " has their order"}}
 	}
 	if err := CheckAbilities(options.Scenario, options.Aspects, options.Until, options.Setup); err != nil {
 		return nil, nil, err

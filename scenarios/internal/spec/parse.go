@@ -18,8 +18,8 @@ import (
 	"github.com/ister-mq/ister/setups"
 )
 
-// sourceBytesMax bounds a scenario file.
-const sourceBytesMax = 1 << 20
+// SourceBytesMax bounds a scenario file: a larger one is not parsed.
+const SourceBytesMax = 1 << 20
 
 var (
 	scenarioID = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
@@ -66,8 +66,8 @@ func (r *reader) problem(node *yaml.Node, rule Rule, message, hint string) {
 }
 
 func (r *reader) document(source []byte) *yaml.Node {
-	if len(source) > sourceBytesMax {
-		r.problem(nil, RuleYAML, fmt.Sprintf("file is larger than %d bytes", sourceBytesMax), "")
+	if len(source) > SourceBytesMax {
+		r.problem(nil, RuleYAML, fmt.Sprintf("file is larger than %d bytes", SourceBytesMax), "")
 		return nil
 	}
 	decoder := yaml.NewDecoder(bytes.NewReader(source))
@@ -279,6 +279,17 @@ func (r *reader) paramList(node *yaml.Node) []Field {
 		f.Min, f.Max = r.limit(m["min"]), r.limit(m["max"])
 		for _, item := range r.words(m["enum"]) {
 			f.Enum = append(f.Enum, r.text(item))
+		}
+		if m["enum"] != nil && f.Type.Kind != KindString {
+			r.problem(m["enum"], RuleType, "enum is for a string, and "+name.Value+" is "+f.Type.String(), "")
+		}
+		for _, bound := range []string{"min", "max"} {
+			if m[bound] != nil && f.Type.Kind != KindInt && f.Type.Kind != KindFloat {
+				r.problem(m[bound], RuleType, bound+" is for an int or a float, and "+name.Value+" is "+f.Type.String(), "")
+			}
+		}
+		if f.Min != nil && f.Max != nil && *f.Min > *f.Max {
+			r.problem(m["max"], RuleValue, fmt.Sprintf("%d is below min, which is %d", *f.Max, *f.Min), "")
 		}
 		if m["default"] != nil {
 			value, err := ParseScalar(f.Type, m["default"].Value)

@@ -44,7 +44,7 @@ deadline: 2m
 cluster: {brokers: 3}
 params:
   many: {type: int, default: 4, min: 1, max: 9, doc: how many}
-  bound: {type: float, default: 0.25, doc: a bound}
+  bound: {type: float, default: 0.25, max: 1, doc: a bound}
 setup:
   - {id: first, use: thing.make, with: {name: "t-${run.id}", count: "${params.many / 2}"}}
 aspects:
@@ -153,6 +153,11 @@ func TestParseRefusesMistakesWithTheirPlace(t *testing.T) {
 		{"disk too small", "{brokers: 3}", "{brokers: 3, disk: 383MiB}", `:8:29: a disk of 383MiB is out of bounds: at least 384MiB, since brokers keep a reserve of 256MiB, at most 64GiB`},
 		{"disk beyond numbers", "{brokers: 3}", "{brokers: 3, disk: 9999999999999999999GiB}", `"9999999999999999999GiB" is too large`},
 		{"param out of bounds", "default: 4,", "default: 40,", `:10:30: 40 is above the maximum 9`},
+		{"float out of bounds", "default: 0.25,", "default: 1.25,", `1.25 is above the maximum 1`},
+		{"bounds the wrong way round", "min: 1, max: 9,", "min: 9, max: 1,", `1 is below min, which is 9`},
+		{"bound of a text", "{type: float, default: 0.25, max: 1,", "{type: string, default: x, max: 1,", `max is for an int or a float, and bound is string`},
+		{"enum of a number", "{type: float, default: 0.25, max: 1,", "{type: float, default: 0.25, enum: [a],", `enum is for a string, and bound is float`},
+		{"duration below zero", "pause: 200ms", "pause: -200ms", `"-200ms" is not a duration`},
 		{"param of another type", "default: 4,", "default: four,", `"four" is not an int`},
 		{"unknown verb", "use: look.at\n        until", "use: look.ta\n        until", `no verb is called look.ta (did you mean look.at?)`},
 		{"unknown input", "count: \"${params.many / 2}\"", "cuont: 1", `unknown key "cuont" (did you mean count?)`},
@@ -220,7 +225,7 @@ func TestParseReportsAllMistakesInOrder(t *testing.T) {
 
 func TestParseRefusesHostileFiles(t *testing.T) {
 	for name, source := range map[string]string{
-		"empty": "", "scalar": "hello", "list": "- 1", "large": strings.Repeat("#", sourceBytesMax+1),
+		"empty": "", "scalar": "hello", "list": "- 1", "large": strings.Repeat("#", SourceBytesMax+1),
 		"deep": strings.Replace(good, "${params.many / 2}", "${"+strings.Repeat("(", 5000)+"1"+strings.Repeat(")", 5000)+"}", 1),
 	} {
 		if _, err := Parse(goodFile, []byte(source), verbs); err == nil {
@@ -250,7 +255,7 @@ func TestResolveParams(t *testing.T) {
 	if len(problems) > 0 || values["many"] != int64(9) || values["bound"] != 0.25 {
 		t.Fatalf("%v %v", values, problems)
 	}
-	for given, want := range map[string]string{"mani=1": "unknown parameter mani (did you mean many?)", "many=x": "not an int", "many=0": "below the minimum 1"} {
+	for given, want := range map[string]string{"mani=1": "unknown parameter mani (did you mean many?)", "many=x": "not an int", "many=0": "below the minimum 1", "bound=1.5": "1.5 is above the maximum 1", "bound=NaN": `"NaN" is not a number`, "bound=-inf": "is not a number", "=1": `unknown parameter ""`} {
 		name, value, _ := strings.Cut(given, "=")
 		if _, problems := s.ResolveParams(map[string]string{name: value}); !strings.Contains(problems.Error(), want) {
 			t.Errorf("%s: got %v, want %s", given, problems, want)

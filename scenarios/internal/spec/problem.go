@@ -3,7 +3,9 @@ package spec
 import (
 	"fmt"
 	"sort"
+	"strconv"
 	"strings"
+	"unicode"
 )
 
 // Rule is the sort of a mistake: a stable word for tools.
@@ -94,12 +96,22 @@ func (ps Problems) sorted() Problems {
 	return ps
 }
 
+// suggestMax bounds a word for which a near one is looked for.
+const suggestMax = 64
+
 // Suggest returns "did you mean X?" for the nearest known word, or the list of
 // known words when none is near and the list is short.
 func Suggest(word string, known []string) string {
-	best, bestDistance := "", len(word)/2+2
+	best, bestDistance := "", max(1, (len(word)+1)/3)+1 // a third of the word may be wrong
 	for _, k := range known {
-		if d := distance(word, k); d < bestDistance {
+		if len(word) > suggestMax {
+			break
+		}
+		d := distance(word, k)
+		if len(word) > 1 && strings.HasPrefix(k, word) {
+			d = 1
+		}
+		if d < bestDistance {
 			best, bestDistance = k, d
 		}
 	}
@@ -112,24 +124,46 @@ func Suggest(word string, known []string) string {
 	return ""
 }
 
-// distance is the Levenshtein distance between two words.
+// Choice is "a, b or c".
+func Choice(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " or " + words[last]
+}
+
+// Named is a word for the middle of a sentence: as it is, or in quotes where it
+// would be lost there.
+func Named(word string) string {
+	if word == "" || strings.ContainsFunc(word, func(r rune) bool { return !unicode.IsGraphic(r) || unicode.IsSpace(r) }) {
+		return strconv.Quote(word)
+	}
+	return word
+}
+
+// distance counts the letters to put in, take out, change or swap with their
+// neighbour to make one word of another.
 func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
+	rows := make([][]int, len(a)+1)
+	for i := range rows {
+		rows[i] = make([]int, len(b)+1)
+		rows[i][0] = i
+	}
+	for j := range rows[0] {
+		rows[0][j] = j
 	}
 	for i := 1; i <= len(a); i++ {
-		diagonal := row[0]
-		row[0] = i
 		for j := 1; j <= len(b); j++ {
-			above := row[j]
 			cost := 1
 			if a[i-1] == b[j-1] {
 				cost = 0
 			}
-			row[j] = min(row[j]+1, row[j-1]+1, diagonal+cost)
-			diagonal = above
+			rows[i][j] = min(rows[i-1][j]+1, rows[i][j-1]+1, rows[i-1][j-1]+cost)
+			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
+				rows[i][j] = min(rows[i][j], rows[i-2][j-2]+1)
+			}
 		}
 	}
-	return row[len(b)]
+	return rows[len(a)][len(b)]
 }

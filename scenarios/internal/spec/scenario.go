@@ -201,7 +201,7 @@ func (s *Scenario) ResolveParams(given map[string]string) (map[string]any, Probl
 	for _, name := range names {
 		f, ok := object.Field(name)
 		if !ok {
-			problems = append(problems, Problem{File: "--param", Message: "unknown parameter " + name, Hint: Suggest(name, object.Names())})
+			problems = append(problems, Problem{File: "--param", Message: "unknown parameter " + Named(name), Hint: Suggest(name, object.Names())})
 			continue
 		}
 		value, err := ParseScalar(f.Type, given[name])

@@ -218,17 +218,18 @@ func inputSchema(f Field) object {
 // literalSchema is the schema of a scalar as it is written, quoted or not.
 func literalSchema(f Field) object {
 	switch f.Type.Kind {
-	case KindInt:
-		number := object{"type": "integer"}
+	case KindInt, KindFloat:
+		number, pattern := object{"type": "integer"}, intPattern
+		if f.Type.Kind == KindFloat {
+			number["type"], pattern = "number", floatPattern
+		}
 		if f.Min != nil {
 			number["minimum"] = *f.Min
 		}
 		if f.Max != nil {
 			number["maximum"] = *f.Max
 		}
-		return object{"anyOf": []object{number, {"type": "string", "pattern": intPattern}}}
-	case KindFloat:
-		return object{"anyOf": []object{{"type": "number"}, {"type": "string", "pattern": floatPattern}}}
+		return object{"anyOf": []object{number, {"type": "string", "pattern": pattern}}}
 	case KindBool:
 		return object{"enum": []any{true, false, "true", "false"}}
 	case KindDuration:

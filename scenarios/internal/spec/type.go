@@ -2,6 +2,7 @@ package spec
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"strconv"
 	"strings"
@@ -174,7 +175,7 @@ func ParseScalar(t Type, text string) (any, error) {
 		return n, nil
 	case KindFloat:
 		f, err := strconv.ParseFloat(text, 64)
-		if err != nil {
+		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) { // no bound could be told from those
 			return nil, fmt.Errorf("%q is not a number", text)
 		}
 		return f, nil
@@ -188,7 +189,7 @@ func ParseScalar(t Type, text string) (any, error) {
 		return nil, fmt.Errorf("%q is not true or false", text)
 	case KindDuration:
 		d, err := time.ParseDuration(text)
-		if err != nil {
+		if err != nil || d < 0 {
 			return nil, fmt.Errorf("%q is not a duration such as 200ms or 5s", text)
 		}
 		return d, nil
@@ -209,15 +210,15 @@ func (f Field) CheckBounds(value any) error {
 		}
 		return fmt.Errorf("%q is not one of %s", text, strings.Join(f.Enum, ", "))
 	}
-	n, ok := value.(int64)
-	if !ok {
+	if f.Type.Kind != KindInt && f.Type.Kind != KindFloat {
 		return nil
 	}
-	if f.Min != nil && n < *f.Min {
-		return fmt.Errorf("%d is below the minimum %d", n, *f.Min)
+	n, ok := number(value)
+	if ok && f.Min != nil && n < float64(*f.Min) {
+		return fmt.Errorf("%s is below the minimum %d", Format(value), *f.Min)
 	}
-	if f.Max != nil && n > *f.Max {
-		return fmt.Errorf("%d is above the maximum %d", n, *f.Max)
+	if ok && f.Max != nil && n > float64(*f.Max) {
+		return fmt.Errorf("%s is above the maximum %d", Format(value), *f.Max)
 	}
 	return nil
 }

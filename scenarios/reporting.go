@@ -86,6 +86,13 @@ func (c *common) report(out io.Writer, format, dir string) error {
 			return err
 		}
 		show.Summary(r)
+		if r.Verdict == report.Running {
+			note := "the run has not ended: scenario watch " + r.ID
+			if info, err := run.Inspect(dir); err == nil && !info.Live {
+				note = "the runner is gone without a verdict: scenario clean " + r.ID + " ends what it left and makes the reports"
+			}
+			fmt.Fprintln(out, note)
+		}
 		return nil
 	}
 	data, err := run.Render(format, dir)

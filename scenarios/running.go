@@ -169,10 +169,6 @@ func (c *common) execute(ctx context.Context, cmd *cobra.Command, options run.Op
 		}
 		return &exitError{code: report.ExitEnvironment, err: err}
 	}
-	if err != nil {
-		show.Summary(record)
-		return &exitError{code: report.ExitEnvironment, err: err}
-	}
 	return c.shown(cmd, show, record)
 }
 

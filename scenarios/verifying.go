@@ -79,6 +79,9 @@ func (c *common) verify(out io.Writer, name string) error {
 	if err != nil {
 		return err
 	}
+	if err := run.CheckSum(dir, run.HistoryFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return environment(err)
+	}
 	h, err := history.Load(filepath.Join(dir, run.HistoryFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return &exitError{code: report.ExitInconclusive, err: errors.New("the run ended before its history began: nothing can be judged")}

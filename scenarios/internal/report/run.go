@@ -204,6 +204,7 @@ func (r *Run) Save(dir string) error {
 		err = os.Rename(path+".new", path)
 	}
 	if err != nil {
+		_ = os.Remove(path + ".new") // half of it
 		return fmt.Errorf("write %s: %w", path, err)
 	}
 	return nil

@@ -120,23 +120,59 @@ func writeSums(dir string) error {
 		if !entry.Type().IsRegular() || relative == sumsName {
 			return nil
 		}
-		file, err := os.Open(path)
-		if err != nil {
-			return err
-		}
-		defer file.Close()
-		sum := sha256.New()
-		if _, err := io.Copy(sum, file); err != nil {
-			return err
-		}
-		lines = append(lines, hex.EncodeToString(sum.Sum(nil))+"  "+filepath.ToSlash(relative)+"\n")
-		return nil
+		sum, err := sumOf(path)
+		lines = append(lines, sum+"  "+filepath.ToSlash(relative)+"\n")
+		return err
 	})
 	if err != nil {
 		return fmt.Errorf("checksum the evidence: %w", err)
 	}
 	sort.Slice(lines, func(i, j int) bool { return lines[i][66:] < lines[j][66:] })
-	return os.WriteFile(filepath.Join(dir, sumsName), []byte(strings.Join(lines, "")), 0o644)
+	path := filepath.Join(dir, sumsName)
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o644); err != nil {
+		_ = os.Remove(path) // half of it
+		return fmt.Errorf("write the checksums: %w", err)
+	}
+	return nil
+}
+
+// sumOf is the SHA-256 of a file, in hex.
+func sumOf(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	sum := sha256.New()
+	if _, err := io.Copy(sum, file); err != nil {
+		return "", err
+	}
+	return hex.EncodeToString(sum.Sum(nil)), nil
+}
+
+// CheckSum compares a file of a run's evidence with the checksums, which a run
+// without an end has not.
+func CheckSum(dir, name string) error {
+	sums, err := os.ReadFile(filepath.Join(dir, sumsName))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read the checksums: %w", err)
+	}
+	got, err := sumOf(filepath.Join(dir, name))
+	if err != nil {
+		return fmt.Errorf("checksum %s: %w", name, err)
+	}
+	for line := range strings.Lines(string(sums)) {
+		if want, found := strings.CutSuffix(strings.TrimSuffix(line, "\n"), "  "+name); found {
+			if got != want {
+				return fmt.Errorf("%s is not the file that the run wrote: its SHA-256 is %s, %s has %s; get the file or the list again from where the evidence was kept", filepath.Join(dir, name), got, sumsName, want)
+			}
+			return nil
+		}
+	}
+	return fmt.Errorf("%s does not list %s: the evidence is not whole; get it again from where it was kept", filepath.Join(dir, sumsName), name)
 }
 
 // removeData deletes the brokers' data directories of a run, and what a build

@@ -119,7 +119,8 @@ func Execute(ctx context.Context, options Options) (*report.Run, error) {
 		judged = report.Inconclusive
 	}
 	e.aftermath(ctx, judged)
-	return e.record, e.finish(ctx, judged)
+	e.finish(ctx, judged)
+	return e.record, nil
 }
 
 // begin makes the directory and the record.
@@ -379,7 +380,12 @@ func (e *engine) attempt(ctx context.Context, stage string, step *spec.Step) (ok
 	if err == nil {
 		return true, false
 	}
-	e.record.Failures = append(e.record.Failures, e.failureOf(step, err))
+	var unwritten *evidenceError
+	if errors.As(err, &unwritten) {
+		e.record.Failures = append(e.record.Failures, e.unwritable(err))
+	} else {
+		e.record.Failures = append(e.record.Failures, e.failureOf(step, err))
+	}
 	if e.mode != PauseNever && ctx.Err() == nil {
 		order, pauseErr := e.pauseAt(ctx, step, report.Pause{Failed: true, Stage: stage, Message: fmt.Sprintf("step %s failed: %v", step.ID, err)})
 		if pauseErr == nil && order.Do == doStep {
@@ -389,7 +395,7 @@ func (e *engine) attempt(ctx context.Context, stage string, step *spec.Step) (ok
 		e.ended = pauseErr
 	}
 	var environment *verb.EnvironmentError
-	e.failed, e.envErr = true, errors.As(err, &environment)
+	e.failed, e.envErr = true, errors.As(err, &environment) || unwritten != nil
 	return false, false
 }
 
@@ -472,8 +478,9 @@ func (e *engine) after(ctx context.Context, stage string, steps []*spec.Step) {
 	}
 }
 
-// finish writes what is left of the evidence.
-func (e *engine) finish(ctx context.Context, judged report.Verdict) error {
+// finish writes what is left of the evidence. A run whose evidence is not whole is
+// a fault of the environment, unless a violation was seen: it is no pass.
+func (e *engine) finish(ctx context.Context, judged report.Verdict) {
 	r := e.record
 	r.Verdict, r.EndedAt, r.TookMS = judged, time.Now().UTC(), time.Since(e.start).Milliseconds()
 	if judged == report.Interrupted {
@@ -486,9 +493,10 @@ func (e *engine) finish(ctx context.Context, judged report.Verdict) error {
 		}
 		r.Failures = []report.Failure{{Message: message, Expected: "the run at its end", Observed: fmt.Sprintf("ended with %d steps left", len(e.left)), Evidence: e.evidence(), Repro: r.Repro}}
 	}
+	e.evidenceLost(e.unwritten)
 	r.ExitCode = r.Exit()
-	e.log.Add(report.Event{Kind: report.RunEnded, Text: string(judged)})
-	err := e.unwritten
+	e.log.Add(report.Event{Kind: report.RunEnded, Text: string(r.Verdict)})
+	var err error
 	var seen *history.History
 	if e.env != nil {
 		seen = e.env.Recorder.Snapshot()
@@ -502,14 +510,37 @@ func (e *engine) finish(ctx context.Context, judged report.Verdict) error {
 	if stateErr := e.saveState(stateEnded, nil); err == nil {
 		err = stateErr
 	}
-	if saveErr := r.Save(e.dir); err == nil {
-		err = saveErr
-	}
-	if sumErr := writeSums(e.dir); err == nil {
-		err = sumErr
-	}
 	if err != nil {
-		return fmt.Errorf("write the evidence: %w", err)
+		e.evidenceLost(err)
+		_ = writeReports(e.dir, r, seen, e.options.Reports) // those that can be written say so
 	}
-	return nil
+	if err := r.Save(e.dir); err != nil {
+		e.evidenceLost(err)
+		return // without checksums, by which a run counts as ended
+	}
+	if err := writeSums(e.dir); err != nil {
+		e.evidenceLost(err)
+		_ = r.Save(e.dir) // what there is says so
+	}
+}
+
+// evidenceLost notes that a part of the evidence could not be written; nil is none.
+func (e *engine) evidenceLost(err error) {
+	r := e.record
+	if err == nil {
+		return
+	}
+	if r.Verdict != report.Fail && r.Verdict != report.Interrupted {
+		r.Verdict = report.Environment
+	}
+	r.ExitCode = r.Exit()
+	r.Failures = append(r.Failures, e.unwritable(err))
+}
+
+// unwritable is the failure of what could not be written.
+func (e *engine) unwritable(err error) report.Failure {
+	return report.Failure{
+		Message: "write the evidence: " + short(err.Error()), Expected: "room and leave to write in " + e.options.RunsDir + ", or another directory with --runs-dir", Observed: short(err.Error()),
+		Evidence: e.evidence(), Repro: e.record.Repro,
+	}
 }

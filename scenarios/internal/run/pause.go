@@ -80,6 +80,7 @@ func (e *engine) saveState(state string, pause *report.Pause) error {
 		err = os.Rename(path+".new", path)
 	}
 	if err != nil {
+		_ = os.Remove(path + ".new") // half of it
 		return fmt.Errorf("write the state of the run: %w", err)
 	}
 	return nil

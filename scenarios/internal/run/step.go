@@ -44,10 +44,16 @@ func (e *engine) step(ctx context.Context, stage string, s *spec.Step) error {
 	e.log.Add(report.Event{Kind: report.StepEnded, Stage: stage, Step: &record})
 	// The record on disk stays near the truth for `runs` and `stop`.
 	if saveErr := e.record.Save(e.dir); err == nil && saveErr != nil {
-		err = saveErr
+		return &evidenceError{saveErr}
 	}
 	return err
 }
+
+// evidenceError: what a run has seen could not be written.
+type evidenceError struct{ error }
+
+// Unwrap gives the cause.
+func (e *evidenceError) Unwrap() error { return e.error }
 
 // commandOf is what a person would type in place of a step with these inputs.
 func commandOf(s *spec.Step, v *verb.Verb, with map[string]any) string {

@@ -12,6 +12,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"unicode"
 
 	"gopkg.in/yaml.v3"
 
@@ -82,7 +83,11 @@ func (r *reader) document(source []byte) *yaml.Node {
 			line, _ = strconv.Atoi(m[1])
 			message = strings.TrimPrefix(message, m[0]+": ")
 		}
-		r.problems = append(r.problems, Problem{File: r.file, Line: line, Column: 1, Rule: RuleYAML, Message: message})
+		hint := ""
+		if lines := strings.Split(string(source), "\n"); line <= len(lines) && strings.HasPrefix(strings.TrimLeft(lines[line-1], " "), "\t") {
+			hint = "the line begins with a tab: indent with spaces"
+		}
+		r.problems = append(r.problems, Problem{File: r.file, Line: line, Column: 1, Rule: RuleYAML, Message: message, Hint: hint})
 		return nil
 	}
 	if err := decoder.Decode(&second); !errors.Is(err, io.EOF) {
@@ -148,8 +153,12 @@ func (r *reader) members(node *yaml.Node, what string, known ...string) map[stri
 		}
 	}
 	for _, k := range known {
-		if name, required := strings.CutSuffix(k, "!"); required && out[name] == nil {
+		name, required := strings.CutSuffix(k, "!")
+		switch value := out[name]; {
+		case required && value == nil:
 			r.problem(node, RuleMissing, fmt.Sprintf("%s: key %q is missing", what, name), "")
+		case required && value.Kind == yaml.ScalarNode && value.Style == 0 && strings.TrimSpace(value.Value) == "":
+			r.problem(value, RuleMissing, fmt.Sprintf("%s: key %q is empty", what, name), "")
 		}
 	}
 	return out
@@ -171,6 +180,9 @@ func (r *reader) text(node *yaml.Node) string {
 	if node.Kind != yaml.ScalarNode {
 		r.problem(node, RuleType, "want text, got "+nodeKind(node), "")
 		return ""
+	}
+	if strings.ContainsFunc(node.Value, func(c rune) bool { return unicode.IsControl(c) && c != '\n' && c != '\t' }) {
+		r.problem(node, RuleValue, fmt.Sprintf("%q has control characters", node.Value), "write plain text: it is shown on terminals")
 	}
 	return strings.TrimSpace(node.Value)
 }
@@ -231,8 +243,8 @@ func (r *reader) scenario(root *yaml.Node) *Scenario {
 	if version := r.text(m["apiVersion"]); version != "" && version != APIVersion {
 		r.problem(m["apiVersion"], RuleVersion, fmt.Sprintf("apiVersion %s is not supported", version), "this build reads "+APIVersion)
 	}
-	if s.ID != "" && !scenarioID.MatchString(s.ID) {
-		r.problem(m["id"], RuleName, fmt.Sprintf("id %q must be lower-case words joined by single hyphens", s.ID), "")
+	if id := m["id"]; id != nil && (s.ID != "" || id.Style != 0) && !scenarioID.MatchString(s.ID) {
+		r.problem(id, RuleName, fmt.Sprintf("id %q must be lower-case words joined by single hyphens", s.ID), "")
 	}
 	for _, node := range r.words(m["setups"]) {
 		s.Setups = append(s.Setups, r.word(node, Setups))

@@ -43,7 +43,7 @@ func attached(t *testing.T, args ...string) (code int, out, errOut string) {
 func checked(t *testing.T, kafka *kfake.Cluster, runs string, args ...string) (*report.Run, string) {
 	t.Helper()
 	words := append([]string{"run", "delivery-check", "--setup", "attach", "--bootstrap", strings.Join(kafka.ListenAddrs(), ","), "-o", "json", "--runs-dir", runs, "--seed", "7",
-		"-p", "topics=2", "-p", "rate=40", "-p", "watch=500ms"}, args...)
+		"-p", "topics=2", "-p", "rate=40", "-p", "watch=1s"}, args...)
 	code, out, errOut := attached(t, words...)
 	var r report.Run
 	if err := json.Unmarshal([]byte(out), &r); err != nil {

@@ -136,8 +136,7 @@ func (c *common) command() *cobra.Command {
 		Long: `Run scenarios: start a cluster, do the steps of a YAML file under live load, judge pass criteria over the
 recorded history, and leave the evidence in runs/<id>/.
 
-Exit codes: 0 pass, 1 criteria failed, 2 usage or invalid YAML, 3 inconclusive, 4 environment,
-5 something was left behind after the cleanup, 6 a step failed, 130 interrupted.`,
+` + exitCodes,
 		SilenceUsage: true, SilenceErrors: true, Args: subcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
@@ -310,4 +309,15 @@ func (c *common) setupOf(s *spec.Scenario, name string) (setups.Setup, error) {
 		}
 	}
 	return nil, &usageError{fmt.Errorf("scenario %s does not run on setup %s", s.ID, name), "it runs on: " + strings.Join(s.Setups, ", ")}
+}
+
+const exitCodes = `Exit codes: 0 pass, 1 criteria failed, 2 usage or invalid YAML, 3 inconclusive, 4 environment,
+5 something was left behind after the cleanup, 6 a step failed, 130 interrupted.`
+
+// fine is "1 skill is fine" or "2 skills are fine".
+func fine(n int, thing string) string {
+	if n == 1 {
+		return count(n, thing) + " is fine"
+	}
+	return count(n, thing) + " are fine"
 }

@@ -25,7 +25,9 @@ func (c *common) doctorCommand() *cobra.Command {
 				return err
 			}
 			findings := []setups.Finding{c.checkRunsDir()}
+			begins := map[int]string{} // the setup whose findings begin there
 			for _, setup := range chosen {
+				begins[len(findings)] = setup.Name()
 				findings = append(findings, setup.Check(cmd.Context())...)
 			}
 			fatal := 0
@@ -40,19 +42,22 @@ func (c *common) doctorCommand() *cobra.Command {
 					return err
 				}
 			} else {
-				for _, f := range findings {
+				for i, f := range findings {
+					if name := begins[i]; name != "" {
+						fmt.Fprintf(out, "setup %s\n", name)
+					}
 					mark := "ok  "
 					if !f.OK {
 						mark = "MISS"
 					}
-					fmt.Fprintf(out, "%s  %-17s %s\n", mark, f.Code, f.Message)
+					fmt.Fprintf(out, "%s  %-19s %s\n", mark, f.Code, f.Message)
 					if !f.OK {
-						fmt.Fprintf(out, "      %-17s %s\n", "", f.Remedy)
+						fmt.Fprintf(out, "      %-19s %s\n", "", f.Remedy)
 					}
 				}
 			}
 			if fatal > 0 {
-				return &exitError{code: report.ExitEnvironment, err: fmt.Errorf("%d things are missing", fatal), silent: c.json()}
+				return &exitError{code: report.ExitEnvironment, err: fmt.Errorf("%s missing", count(fatal, "thing")), silent: c.json()}
 			}
 			return nil
 		},

@@ -191,11 +191,7 @@ func printProblems(out io.Writer, format string, files int, problems spec.Proble
 		fmt.Fprintln(out, p)
 	}
 	if len(problems) == 0 {
-		fine := "are fine"
-		if files == 1 {
-			fine = "is fine"
-		}
-		fmt.Fprintln(out, count(files, "scenario"), fine)
+		fmt.Fprintln(out, fine(files, "scenario"))
 	}
 	return nil
 }

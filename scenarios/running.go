@@ -50,6 +50,10 @@ func (c *common) runCommand() *cobra.Command {
 	f := &runFlags{}
 	cmd := &cobra.Command{
 		Use: "run SCENARIO", Short: "Run a scenario and judge it", Args: exactly("SCENARIO"),
+		Long: `Run a scenario and judge it: a name that "scenario list" shows, a file, or a directory with a scenario.yaml.
+The evidence is in runs/<id>/; "scenario report last" shows the result again.
+
+` + exitCodes,
 		Example: "  scenario run broker-scaling\n  scenario run broker-scaling --aspect scale-up --seed 7\n  scenario run kill-and-recover --param rounds=20\n  scenario watch $(scenario run broker-scaling --detach)",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			pauses := f.pause != string(run.PauseNever) || f.from != ""
@@ -74,7 +78,7 @@ func (c *common) runCommand() *cobra.Command {
 	cmd.Flags().StringArrayVar(&f.aspects, "aspect", nil, "only this aspect, with what it needs; may be repeated")
 	cmd.Flags().StringArrayVarP(&f.params, "param", "p", nil, "name=value; may be repeated")
 	cmd.Flags().Int64Var(&f.seed, "seed", 0, "seed of random choices; 0 picks one")
-	cmd.Flags().StringVar(&f.setup, "setup", "", "how the cluster is stood up (default: the scenario's first)")
+	cmd.Flags().StringVar(&f.setup, "setup", "", "process, netns, container, compose or attach (default: the scenario's first)")
 	cmd.Flags().StringVar(&f.runID, "run-id", "", "name of the run, which must be free (default: one of the time and the scenario)")
 	f.attach.add(cmd)
 	cmd.Flags().StringVar(&f.binary, "ister-bin", "", "ister binary to run (default: this one, or built from the source tree)")

@@ -101,10 +101,10 @@ Exit codes: 0 nothing found, 2 something was found.`,
 				}
 			}
 			if len(problems) > 0 {
-				return &exitError{code: report.ExitUsage, err: fmt.Errorf("%d problems", len(problems)), silent: c.json()}
+				return &exitError{code: report.ExitUsage, err: errors.New(count(len(problems), "problem")), silent: c.json()}
 			}
 			if !c.json() {
-				fmt.Fprintf(out, "%d skills are fine\n", len(tree.skills))
+				fmt.Fprintln(out, fine(len(tree.skills), "skill"))
 			}
 			return nil
 		},

@@ -45,7 +45,7 @@ func skillsIn(t *testing.T) string {
 	if code, out, errOut := scenario(t, fakecluster.Setup{}, "skills", "gen", "--root", root); code != 0 || out != "small/SKILL.md\n" {
 		t.Fatalf("gen: exit %d, %s%s", code, out, errOut)
 	}
-	if code, out, errOut := scenario(t, fakecluster.Setup{}, "skills", "check", "--root", root); code != 0 || out != "1 skills are fine\n" {
+	if code, out, errOut := scenario(t, fakecluster.Setup{}, "skills", "check", "--root", root); code != 0 || out != "1 skill is fine\n" {
 		t.Fatalf("check: exit %d, %s%s", code, out, errOut)
 	}
 	return root

@@ -62,7 +62,7 @@ copy, in the page cache.`,
 				}
 				fmt.Fprintf(w, "%s %s with %s and replication factor %d.\n", verb, t.GetName(), plural(int(t.GetPartitionCount()), "partition", "partitions"), t.GetReplicationFactor())
 				if have := replicasOf(t); have < int(t.GetReplicationFactor()) {
-					fmt.Fprintf(w, "There are %s for now; more are added when the cluster grows.\n", plural(have, "replica", "replicas"))
+					fmt.Fprintf(w, "It has %s for now; more are added when the cluster grows.\n", plural(have, "replica", "replicas"))
 				}
 			})
 		}),

@@ -154,6 +154,14 @@ func (j *judge) unread(question string) string {
 	return "not known"
 }
 
+// count is "1 broker" or "3 brokers".
+func count(n int, what string) string {
+	if n != 1 {
+		what += "s"
+	}
+	return fmt.Sprintf("%d %s", n, what)
+}
+
 func node(id int32) string { return fmt.Sprintf("node %d", id) }
 
 // controller checks that every broker that answered names one cluster and one
@@ -236,7 +244,7 @@ func (j *judge) voters() string {
 	case total > 2 && alive == majority:
 		j.found(Warning, "QUORUM_WITHOUT_SPARE", "voters", "start the voters that do not run before anything else is stopped", "%d of %d voters are alive: the loss of one more stops changes and elections", alive, total)
 	case total <= 2:
-		j.found(Info, "QUORUM_SMALL", "voters", "three brokers go on when one is lost", "%d voters: the loss of one stops changes and elections", total)
+		j.found(Info, "QUORUM_SMALL", "voters", "three brokers go on when one is lost", "%s: the loss of one stops changes and elections", count(total, "voter"))
 	}
 	if j.facts.Members.GetMembershipChangePending() {
 		j.found(Info, "MEMBERSHIP_CHANGE_PENDING", "voters", "it ends by itself; another change waits", "a change of members is under way")
@@ -316,7 +324,7 @@ func (j *judge) topic(t *adminv1.Topic) {
 	case t.GetUnderReplicatedPartitions() > 0:
 		j.found(Warning, "PARTITIONS_UNDER_REPLICATED", name, "wait while copies catch up; if it stays, start the brokers that hold them", "%d of %d partitions have a copy that is not in sync", t.GetUnderReplicatedPartitions(), t.GetPartitionCount())
 	case t.GetUndersizedPartitions() > 0 && j.facts.Brokers != nil && len(j.facts.Brokers) < int(t.GetReplicationFactor()):
-		j.found(Info, "TOO_FEW_BROKERS", name, "copies are added when brokers are: `cluster add-node`", "%d copies are wanted, and there are %d brokers", t.GetReplicationFactor(), len(j.facts.Brokers))
+		j.found(Info, "TOO_FEW_BROKERS", name, "copies are added when brokers are: `cluster add-node`", "%d copies are wanted, for %s", t.GetReplicationFactor(), count(len(j.facts.Brokers), "broker"))
 	case t.GetUndersizedPartitions() > 0:
 		j.found(Warning, "PARTITIONS_UNDERSIZED", name, "copies are added by themselves; if it stays, see `brokers list` for brokers that are not active", "%d of %d partitions have fewer than the %d copies that are wanted", t.GetUndersizedPartitions(), t.GetPartitionCount(), t.GetReplicationFactor())
 	}

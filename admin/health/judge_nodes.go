@@ -44,7 +44,7 @@ func (j *judge) replicas() string {
 			j.found(Warning, "REPLICAS_QUARANTINED", node(n.ID), "its log names the directories; they are kept for a look and may then be removed", "%s set %.0f replica directories aside since it started", node(n.ID), aside)
 		}
 	})
-	return fmt.Sprintf("%.0f out of use, %.0f disk faults on %d brokers", offline, faults, read)
+	return fmt.Sprintf("%.0f out of use, %.0f disk faults on %s", offline, faults, count(read, "broker"))
 }
 
 // disk checks how much room is left.
@@ -71,7 +71,7 @@ func (j *judge) disk() string {
 	if j.report.DiskFree == nil {
 		return "not known"
 	}
-	return fmt.Sprintf("at least %.0f %% free on %d brokers", *j.report.DiskFree, read)
+	return fmt.Sprintf("at least %.0f %% free on %s", *j.report.DiskFree, count(read, "broker"))
 }
 
 // clocks compares what the brokers' answers were dated with the time they were

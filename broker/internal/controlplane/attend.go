@@ -198,7 +198,7 @@ func (t *told) forget() { *t = told{} }
 // it has been noted, and free space is allowed to drift by a thousandth.
 func (r Report) same(b Report) bool {
 	drift := r.Disk.FreeBytes - b.Disk.FreeBytes
-	return r.Known == b.Known && r.Disk.Known == b.Disk.Known && r.Disk.TotalBytes == b.Disk.TotalBytes && max(drift, -drift) <= r.Disk.TotalBytes/1000 &&
+	return r.Known == b.Known && r.Disk.Known == b.Disk.Known && r.Disk.Full == b.Disk.Full && r.Disk.TotalBytes == b.Disk.TotalBytes && max(drift, -drift) <= r.Disk.TotalBytes/1000 &&
 		len(r.Retired)+len(b.Retired) == 0 && maps.Equal(r.Bytes, b.Bytes) && slices.Equal(r.Progress, b.Progress)
 }
 

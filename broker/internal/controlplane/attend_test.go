@@ -30,6 +30,7 @@ func TestReportsAreSentWhenTheyHaveNews(t *testing.T) {
 		{"free space drifts", every, every, with(func(r *Report) { r.Disk.FreeBytes -= 900 }), false},
 		{"free space shrinks", every, every, with(func(r *Report) { r.Disk.FreeBytes -= 1100 }), true},
 		{"free space is no longer known", every, every, with(func(r *Report) { r.Disk = Disk{} }), true},
+		{"the disk is full", every, every, with(func(r *Report) { r.Disk.Full = true }), true},
 		{"a replica grew", every, every, with(func(r *Report) { r.Bytes[p] = 11 }), true},
 		{"a replica is gone", every, every, with(func(r *Report) { delete(r.Bytes, q) }), true},
 		{"a follower falls behind", every, every, with(func(r *Report) { r.Progress = []Progress{{Partition: p, Node: 2}} }), true},

@@ -22,7 +22,8 @@ const (
 )
 
 // steward drives what goes on by itself: operations, copies given up, healing,
-// preferred leaders and membership changes that were cut short.
+// leaders with full disks, preferred leaders and membership changes that were cut
+// short.
 func (o *office) steward(ctx context.Context) {
 	tick := time.NewTicker(o.plane.timing.Tick)
 	defer tick.Stop()
@@ -33,6 +34,7 @@ func (o *office) steward(ctx context.Context) {
 		changed, reported := o.plane.machine.changed.C(), o.reported.C()
 		o.retire(ctx)
 		o.step(ctx)
+		o.relieve(ctx)
 		if time.Since(tended) >= tendEvery {
 			o.tend(ctx)
 			healed = o.heal(ctx, healed)
@@ -132,6 +134,36 @@ func (o *office) heal(ctx context.Context, looked model.Revision) model.Revision
 	return im.Revision
 }
 
+// disks is what the nodes' latest reports say of their disks. A report of another
+// life of the node says nothing.
+func (o *office) disks() operation.Disks {
+	im := o.plane.Image()
+	disks := operation.Disks{}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	for node, c := range o.contacts {
+		n := im.Nodes[node]
+		switch {
+		case n == nil || n.Epoch != c.epoch || !c.report.Known:
+		case c.report.Disk.Full:
+			disks[node] = operation.DiskIsFull
+		default:
+			disks[node] = operation.DiskHasRoom
+		}
+	}
+	return disks
+}
+
+// relieve hands away what is led by nodes with a full disk.
+func (o *office) relieve(ctx context.Context) {
+	elections := operation.Relief(o.plane.Image(), o.disks())
+	if len(elections) == 0 {
+		return
+	}
+	o.proposeAll(ctx, []metadata.Command{&metadata.ElectLeaders{Elections: elections}})
+	o.plane.log.Info("leadership was handed away from full disks", "partitions", len(elections))
+}
+
 // preference is what could be handed back, and since when that is so.
 type preference struct {
 	elections []metadata.Election
@@ -141,7 +173,7 @@ type preference struct {
 // prefer hands leadership back to the preferred nodes once that has been
 // possible, unchanged, for preferAfter.
 func (o *office) prefer(ctx context.Context, back *preference) {
-	elections := operation.PreferredLeaders(o.plane.Image())
+	elections := operation.PreferredLeaders(o.plane.Image(), o.disks())
 	if !slices.Equal(elections, back.elections) {
 		*back = preference{elections: elections, since: time.Now()}
 	}

@@ -1,12 +1,14 @@
 package controlplane
 
 import (
+	"maps"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/ister-mq/ister/broker/internal/metadata"
 	"github.com/ister-mq/ister/broker/internal/model"
+	"github.com/ister-mq/ister/broker/internal/operation"
 )
 
 // TestGrownClusterHealsItself: a topic made on one node wants three replicas;
@@ -130,4 +132,22 @@ func TestLeadershipGoesBack(t *testing.T) {
 		now := nodes[2].Image().Partition(p.ID)
 		return now.LeaderEpoch == p.LeaderEpoch+2 && now.Leader == p.Replicas[0]
 	})
+}
+
+func TestReportsTellOfFullDisks(t *testing.T) {
+	o := deskOffice()
+	im := o.plane.Image()
+	for id := model.NodeID(1); id <= 5; id++ {
+		im.Nodes[id] = &metadata.Node{ID: id, Epoch: 7}
+		o.contacts[id] = &contact{epoch: 7, report: Report{Known: true}}
+	}
+	o.contacts[2].report.Disk.Full = true
+	o.contacts[3].epoch = 6 // its word is of an earlier life
+	o.contacts[3].report.Disk.Full = true
+	o.contacts[4].report.Known = false
+	delete(o.contacts, 5)
+	want := operation.Disks{1: operation.DiskHasRoom, 2: operation.DiskIsFull}
+	if got := o.disks(); !maps.Equal(got, want) {
+		t.Errorf("disks %v, want %v", got, want)
+	}
 }

@@ -24,6 +24,8 @@ type Disk struct {
 	TotalBytes int64 `json:"total_bytes"`
 	FreeBytes  int64 `json:"free_bytes"`
 	Known      bool  `json:"known"`
+	// Full: appends are refused for want of room.
+	Full bool `json:"full,omitempty"`
 }
 
 // Progress is how far one follower is, as its leader sees it.

@@ -21,7 +21,8 @@ type Report struct {
 // Disk is the data directory's file system, in bytes.
 type Disk struct {
 	TotalBytes, FreeBytes int64
-	Known                 bool
+	Known                 bool // the figures
+	Full                  bool // appends are refused for want of room
 }
 
 // Progress is how far one follower is, as its leader here sees it.
@@ -38,7 +39,7 @@ type Progress struct {
 func (p *Plane) Report() Report {
 	report := Report{
 		Disk: Disk{
-			TotalBytes: p.disk.total.Load(), FreeBytes: p.disk.free.Load(), Known: p.disk.known.Load(),
+			TotalBytes: p.disk.total.Load(), FreeBytes: p.disk.free.Load(), Known: p.disk.known.Load(), Full: p.disk.full.Load(),
 		},
 		Bytes: map[model.Partition]int64{},
 		Known: p.ready.Load() && p.ctx.Err() == nil,

@@ -87,7 +87,7 @@ func infoOf(i controlplane.NodeInfo) adminapi.NodeInfo {
 func (n *Node) report() controlplane.Report {
 	r := n.data.Report()
 	out := controlplane.Report{
-		Disk:  controlplane.Disk{TotalBytes: r.Disk.TotalBytes, FreeBytes: r.Disk.FreeBytes, Known: r.Disk.Known},
+		Disk:  controlplane.Disk{TotalBytes: r.Disk.TotalBytes, FreeBytes: r.Disk.FreeBytes, Known: r.Disk.Known, Full: r.Disk.Full},
 		Bytes: r.Bytes, Retired: r.Retired, Known: r.Known,
 	}
 	for _, p := range r.Progress {

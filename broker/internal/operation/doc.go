@@ -22,5 +22,6 @@
 //	certificate.go what a node still has
 //	safety.go      SafeToRemove, SafeToPromote
 //	preferred.go   PreferredLeaders: leadership goes back after a restart
+//	relief.go      Relief: leadership leaves a node whose disk is full
 //	preflight.go   Preflight: a request judged before it runs
 package operation

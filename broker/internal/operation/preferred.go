@@ -11,9 +11,10 @@ const maxPreferred = 100
 // PreferredLeaders lists the hand-overs that bring leadership back to the first
 // replica of each partition, as Kafka's preferred leader election does: where
 // that node is active, alive and in sync, and leads nothing yet of this
-// partition. Partitions that are moving, and everything while an operation
-// lives, are left alone. At most 100 at a time, in topic order.
-func PreferredLeaders(im *metadata.Image) []metadata.Election {
+// partition, and its disk is known to have room. Partitions that are moving, and
+// everything while an operation lives, are left alone. At most 100 at a time, in
+// topic order.
+func PreferredLeaders(im *metadata.Image, disks Disks) []metadata.Election {
 	if len(im.LiveOperations()) > 0 {
 		return nil
 	}
@@ -21,7 +22,7 @@ func PreferredLeaders(im *metadata.Image) []metadata.Election {
 	for _, p := range im.SortedPartitions() {
 		preferred := p.Replicas[0]
 		if p.Leader == preferred || p.Leader == model.NoNode || len(p.Target) > 0 ||
-			!im.CanPlace(preferred) || !model.HasNode(p.ISR, preferred) {
+			!im.CanPlace(preferred) || !model.HasNode(p.ISR, preferred) || disks[preferred] != DiskHasRoom {
 			continue
 		}
 		out = append(out, metadata.Election{Partition: p.ID, Leader: preferred})

@@ -16,16 +16,20 @@ func TestPreferredLeadersTakeBackWhatTheyMay(t *testing.T) {
 		im.Nodes = map[model.NodeID]*metadata.Node{
 			1: node(1, metadata.NodeActive, false), 2: node(2, metadata.NodeActive, false),
 			3: node(3, metadata.NodeActive, true), 4: node(4, metadata.NodeDrained, false),
+			5: node(5, metadata.NodeActive, false), 6: node(6, metadata.NodeActive, false),
 		}
 		im.Topics[p.ID.Topic] = &metadata.Topic{Partitions: []*metadata.Partition{&p}}
 		return im
 	}
 	nodes := func(ids ...model.NodeID) []model.NodeID { return ids }
+	disks := Disks{1: DiskHasRoom, 2: DiskHasRoom, 3: DiskHasRoom, 4: DiskHasRoom, 5: DiskIsFull}
 	for name, c := range map[string]struct {
 		p    metadata.Partition
 		want model.NodeID
 	}{
 		"back and in sync":     {metadata.Partition{Replicas: nodes(1, 2), ISR: nodes(1, 2), Leader: 2}, 1},
+		"its disk is full":     {metadata.Partition{Replicas: nodes(5, 2), ISR: nodes(2, 5), Leader: 2}, 0},
+		"nothing is known":     {metadata.Partition{Replicas: nodes(6, 2), ISR: nodes(2, 6), Leader: 2}, 0},
 		"leads already":        {metadata.Partition{Replicas: nodes(1, 2), ISR: nodes(1, 2), Leader: 1}, 0},
 		"not in sync":          {metadata.Partition{Replicas: nodes(1, 2), ISR: nodes(2), Leader: 2}, 0},
 		"fenced":               {metadata.Partition{Replicas: nodes(3, 2), ISR: nodes(2, 3), Leader: 2}, 0},
@@ -33,7 +37,7 @@ func TestPreferredLeadersTakeBackWhatTheyMay(t *testing.T) {
 		"moving":               {metadata.Partition{Replicas: nodes(1, 2), ISR: nodes(1, 2), Leader: 2, Target: nodes(1, 2)}, 0},
 		"offline: not by this": {metadata.Partition{Replicas: nodes(1, 2), ISR: nodes(1, 2)}, 0},
 	} {
-		got := PreferredLeaders(partition(c.p))
+		got := PreferredLeaders(partition(c.p), disks)
 		switch {
 		case c.want == 0 && len(got) != 0:
 			t.Errorf("%s: elects %d, want nothing", name, got[0].Leader)
@@ -43,7 +47,7 @@ func TestPreferredLeadersTakeBackWhatTheyMay(t *testing.T) {
 	}
 	busy := partition(metadata.Partition{Replicas: nodes(1, 2), ISR: nodes(1, 2), Leader: 2})
 	busy.Operations[1] = &metadata.Operation{ID: 1, State: metadata.OpRunning}
-	if got := PreferredLeaders(busy); len(got) != 0 {
+	if got := PreferredLeaders(busy, disks); len(got) != 0 {
 		t.Errorf("elects %v while an operation lives", got)
 	}
 }

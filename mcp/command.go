@@ -22,6 +22,7 @@ type flags struct {
 	origins       []string
 	readOnly      bool
 	noDestructive bool
+	allowCommands bool
 	toolsets      []string
 	endpoint      string
 	runsDir       string
@@ -42,7 +43,7 @@ or with --http over streamable HTTP. Runs that a tool starts go on when the clie
 
 Tools that can disturb or destroy something in a cluster show a plan first and act only with its plan_id.
 --read-only leaves only tools that change nothing; --no-destructive leaves out those that can disturb or
-destroy. HTTP always needs a bearer token: --token-file, or ` + TokenVariable + `.`,
+destroy. Commands of a client are run by no shell, unless --allow-commands is given: then with a plan_id. HTTP always needs a bearer token: --token-file, or ` + TokenVariable + `.`,
 		Example: `  ister mcp                                        # stdio, for an agent on this machine
   ister mcp --read-only --toolsets diagnose,cluster --endpoint 10.0.0.1:50051,10.0.0.2:50051
   ister mcp --http 127.0.0.1:8765 --token-file token`,
@@ -54,6 +55,7 @@ destroy. HTTP always needs a bearer token: --token-file, or ` + TokenVariable + 
 	c.Flags().StringSliceVar(&f.origins, "allow-origin", nil, "origin of pages that may call, besides those of this machine; may be repeated")
 	c.Flags().BoolVar(&f.readOnly, "read-only", false, "only tools that change nothing")
 	c.Flags().BoolVar(&f.noDestructive, "no-destructive", false, "no tools that can disturb or destroy something in a cluster")
+	c.Flags().BoolVar(&f.allowCommands, "allow-commands", false, "let a run have a shell of this machine run a client's command, such as params.during of delivery-check; not with the two above")
 	c.Flags().StringSliceVar(&f.toolsets, "toolsets", nil, "only these: "+strings.Join(Toolsets, ", ")+", a scenario's name for its step tools, default, or all (default: all but namespaces and step tools, and clients may switch those on)")
 	c.Flags().StringVar(&f.endpoint, "endpoint", "", "admin addresses of the cluster, comma-separated (default: "+client.EndpointVariable+", or "+client.DefaultEndpoint+")")
 	c.Flags().StringVar(&f.runsDir, "runs-dir", "runs", "directory of the runs of scenarios")
@@ -133,7 +135,7 @@ func (f *flags) config(c *cobra.Command, skills []fs.FS) (Config, func(), error)
 	}
 	warn := func(text string) { fmt.Fprintln(c.ErrOrStderr(), "mcp: "+text) }
 	config := Config{
-		Filter: Filter{f.toolsets, f.readOnly, f.noDestructive}, Endpoints: client.EndpointsFromEnvironment(), RunsDir: f.runsDir, Runner: runner, Skills: skills, Warn: warn, Version: version(),
+		Filter: Filter{f.toolsets, f.readOnly, f.noDestructive, f.allowCommands}, Endpoints: client.EndpointsFromEnvironment(), RunsDir: f.runsDir, Runner: runner, Skills: skills, Warn: warn, Version: version(),
 	}
 	if f.endpoint != "" {
 		config.Endpoints = strings.Split(f.endpoint, ",")

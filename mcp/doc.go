@@ -7,7 +7,8 @@
 //
 // Invariants: a call returns within CallMax with at most ResultMax bytes. A
 // change that can disturb or destroy something in a cluster is carried out only
-// with the plan_id of a plan that still holds. A run that a tool started does not
+// with the plan_id of a plan that still holds. No shell runs what a client says,
+// unless who started the server allows it. A run that a tool started does not
 // depend on the client nor on this process. Standard output carries JSON-RPC and
 // nothing else.
 //
@@ -33,6 +34,7 @@
 //	scenario.go   scenario tools that read
 //	starting.go   scenario_start
 //	running.go    scenario tools about runs: wait, status, report, logs, stop
+//	commands.go   runs in which a shell runs what a client says
 //	steps.go      step tools, scenario_step, scenario_resume
 //	standing.go   where a run stands: paused, under way, ended; what comes next
 //	runner.go     the runner as a process of its own; a run's files

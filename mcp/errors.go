@@ -33,6 +33,7 @@ const (
 	codeStepNotNext     = "STEP_NOT_NEXT"
 	codeStepFailed      = "STEP_FAILED"
 	codePlanRequired    = "PLAN_REQUIRED"
+	codeCommands        = "COMMANDS_NOT_ALLOWED"
 	codeScenario        = "SCENARIO_REFUSED"
 	codeTimeout         = "TIMEOUT"
 	codeUnreachable     = "UNREACHABLE"

@@ -90,6 +90,32 @@ func (p *planner) check(id string, in input, now *effect) error {
 	return nil
 }
 
+// held refuses a call of a tool that asks for a plan only sometimes: without a
+// plan_id, which the refusal gives, and with one whose plan does not hold. The plan
+// is of subject, which several tools may do.
+func (p *planner) held(in, subject input, now *effect, why string) error {
+	call := fix{Tool: in.tool.name, Args: in.given()}
+	id := in.text("plan_id")
+	if id == "" {
+		expires := p.now().Add(PlanMax)
+		id = p.id(subject, now, expires)
+		call.Args["plan_id"], call.Why = id, doesIt
+		return &failure{
+			Code: codePlanRequired, Message: why, Got: "no plan_id", Expected: "the plan_id of this plan: " + now.summary, Fix: &call,
+			Plan: map[string]any{"effect": now.what, "placement_revision": fmt.Sprint(now.revision), "plan_id": id, "expires_at": expires.UTC().Format(time.RFC3339)},
+		}
+	}
+	err := p.check(id, subject, now)
+	if f, ok := err.(*failure); ok {
+		call.Why = f.Fix.Why
+		f.Fix = &call
+	}
+	return err
+}
+
+// doesIt says why a planned call is made again.
+const doesIt = "does it, while the plan holds; ask the person first unless they have said so"
+
 // planned runs a tool that needs a plan: without a plan_id it shows the plan,
 // with one that holds it acts.
 func (s *Server) planned(ctx context.Context, in input) (*answer, error) {
@@ -120,6 +146,6 @@ func (s *Server) planned(ctx context.Context, in input) (*answer, error) {
 			"effect": map[string]any{"what": now.what, "note": now.note, "placement_revision": strconv.FormatUint(now.revision, 10)},
 		},
 		summary: "Planned, nothing was changed: " + now.summary,
-		next:    []step{{in.tool.name, args, "does it, while the plan holds; ask the person first unless they have said so"}},
+		next:    []step{{in.tool.name, args, doesIt}},
 	}, nil
 }

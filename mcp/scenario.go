@@ -40,6 +40,7 @@ type scenarioParam struct {
 	Doc     string `json:"doc"`
 	Min     any    `json:"min,omitempty"`
 	Max     any    `json:"max,omitempty"`
+	Shell   bool   `json:"shell,omitempty" doc:"a shell of this machine runs its value: only where the server was started with --allow-commands"`
 }
 
 type plannedStep struct {

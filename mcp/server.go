@@ -137,6 +137,9 @@ func (s *Server) addTools() error {
 	}
 	toolsets, on := []string{}, []string{}
 	for _, row := range append(table(), rows...) {
+		if row.name == startName && s.config.Filter.commands() {
+			row = withCommands(row)
+		}
 		if !slices.Contains(toolsets, row.toolset) {
 			toolsets = append(toolsets, row.toolset)
 		}

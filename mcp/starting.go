@@ -19,9 +19,12 @@ type startedRun struct {
 	First   *nextStep `json:"next_step,omitempty" doc:"where it pauses first"`
 }
 
+// startName is the tool that starts runs.
+const startName = "scenario_start"
+
 func startTool() tool {
 	return tool{
-		name: "scenario_start", title: "Start a scenario", toolset: toolsetScenario, risk: Contained,
+		name: startName, title: "Start a scenario", toolset: toolsetScenario, risk: Contained,
 		doc: "Start a run and return its run_id at once. It starts brokers of its own on this machine and touches no other cluster; it goes on whatever becomes of the client or of this process. With pause each it waits before every step: then do its steps one by one with scenario_step, or with the step tools.",
 		arguments: []argument{
 			scenarioArgument, aspectsArgument,
@@ -57,6 +60,9 @@ func startScenario(ctx context.Context, s *Server, in input) (*answer, error) {
 		}
 	} else {
 		id = s.newRunID(found.ID)
+	}
+	if err := s.commandsHold(ctx, found, in); err != nil {
+		return nil, err
 	}
 	if err := s.roomForARun(ctx); err != nil {
 		return nil, err

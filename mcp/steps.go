@@ -195,7 +195,7 @@ func (s *Server) doStep(ctx context.Context, in input, scenario, name string) (*
 	if scenario != "" && record.Scenario != scenario {
 		return nil, &failure{Code: codeStepUnknown, Message: fmt.Sprintf("run %s is of the scenario %s", record.ID, record.Scenario), Got: record.ID, Expected: "a run of " + scenario, Fix: &fix{Tool: "scenario_status", Args: map[string]any{}, Why: "lists the runs"}}
 	}
-	if err := contained(record); err != nil {
+	if err := s.contained(ctx, record); err != nil {
 		return nil, err
 	}
 	o := &orderedStep{server: s, in: in, watch: &watcher{dir: dir}, run: record.ID, step: name, deadline: time.Now().Add(time.Duration(in.number("max_wait_s")) * time.Second)}
@@ -320,24 +320,7 @@ func (o *orderedStep) order(ctx context.Context, at *standing) error {
 // does not hold any more.
 func (o *orderedStep) planHolds(ctx context.Context, at *standing, next *nextStep) error {
 	subject := input{tool: &tool{name: "scenario_step"}, values: map[string]any{"run_id": o.run, "step": o.step}}
-	now := o.server.stepEffect(ctx, at, next)
-	call := fix{Tool: o.in.tool.name, Args: o.in.given()}
-	id := o.in.text("plan_id")
-	if id == "" {
-		expires := o.server.plans.now().Add(PlanMax)
-		id = o.server.plans.id(subject, now, expires)
-		call.Args["plan_id"], call.Why = id, "does it, while the plan holds; ask the person first unless they have said so"
-		return &failure{
-			Code: codePlanRequired, Message: "this step is destructive and needs the plan_id of its plan; nothing was done", Got: "no plan_id", Expected: "the plan_id of this plan: " + now.summary, Fix: &call,
-			Plan: map[string]any{"effect": now.what, "placement_revision": fmt.Sprint(now.revision), "plan_id": id, "expires_at": expires.UTC().Format(time.RFC3339)},
-		}
-	}
-	err := o.server.plans.check(id, subject, now)
-	if f, ok := err.(*failure); ok {
-		call.Why = f.Fix.Why
-		f.Fix = &call
-	}
-	return err
+	return o.server.plans.held(o.in, subject, o.server.stepEffect(ctx, at, next), "this step is destructive and needs the plan_id of its plan; nothing was done")
 }
 
 // failed is the refusal that a failed step answers with.
@@ -436,15 +419,6 @@ func (s *Server) onlyRunOf(ctx context.Context, scenario string) (string, error)
 	return "", &failure{Code: codeRunAmbiguous, Message: fmt.Sprintf("there are %d live runs of %s", len(live), scenario), Got: "no run_id", Expected: "run_id, one of: " + strings.Join(live, ", "), Fix: &fix{Tool: "scenario_status", Args: map[string]any{}, Why: "says how each is"}}
 }
 
-// contained refuses runs on clusters that others use: their steps are not
-// contained, and a person does them.
-func contained(r *runRecord) error {
-	if r.Setup != attached {
-		return nil
-	}
-	return &failure{Code: codeRunNotContained, Message: "this run works on a cluster that others use", Got: r.ID + " on the setup " + attached, Expected: "a run with brokers of its own", Advice: "a person goes on with it: scenario step " + r.ID}
-}
-
 type resumed struct {
 	RunID   string `json:"run_id"`
 	Already bool   `json:"already" doc:"it was not paused"`
@@ -460,7 +434,7 @@ func resumeScenario(ctx context.Context, s *Server, in input) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := contained(record); err != nil {
+	if err := s.contained(ctx, record); err != nil {
 		return nil, err
 	}
 	watch := &watcher{dir: dir}

@@ -75,7 +75,13 @@ type Filter struct {
 	// NoDestructive leaves out what is annotated as destructive: tools that can
 	// disturb or destroy something in a cluster.
 	NoDestructive bool
+	// AllowCommands lets a run have a shell run what a client says; see commands.go.
+	// The other two outrank it.
+	AllowCommands bool
 }
+
+// commands reports whether a client's commands may be run.
+func (f Filter) commands() bool { return f.AllowCommands && !f.ReadOnly && !f.NoDestructive }
 
 // permits reports whether a tool may be offered when its toolset is on.
 func (f Filter) permits(t *tool) bool {

@@ -463,6 +463,20 @@ func (r *reader) step(node *yaml.Node, scope *stepScope) *Step {
 	return s
 }
 
+var paramName = regexp.MustCompile(`\bparams\.([a-z0-9_]+)`)
+
+// markShell marks the parameters that come to a shell: who gives them says what it
+// runs.
+func (r *reader) markShell(t *Template) {
+	for _, found := range paramName.FindAllStringSubmatch(t.String(), -1) {
+		for i := range r.params.Fields { // the scenario's own
+			if r.params.Fields[i].Name == found[1] {
+				r.params.Fields[i].Shell = true
+			}
+		}
+	}
+}
+
 func (r *reader) inputs(s *Step, with, stepNode *yaml.Node, scope *stepScope) {
 	given := map[string]*yaml.Node{}
 	if with != nil {
@@ -481,6 +495,9 @@ func (r *reader) inputs(s *Step, with, stepNode *yaml.Node, scope *stepScope) {
 			continue
 		}
 		s.With[f.Name] = t
+		if f.Shell {
+			r.markShell(t)
+		}
 		if f.Type.Kind == KindStep {
 			if _, visible := scope.visible[node.Value]; !visible {
 				r.problem(node, RuleReference, fmt.Sprintf("%s is not an earlier step", node.Value), Suggest(node.Value, scope.steps()))

@@ -251,6 +251,46 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
+// TestParametersThatAShellRunsAreMarked: alone, in the middle of a text, and not
+// those beside it.
+func TestParametersThatAShellRunsAreMarked(t *testing.T) {
+	type runInputs struct {
+		Command string `json:"command" shell:"true"`
+		Where   string `json:"where"`
+	}
+	known := fakeVerbs{"shell.run": {Name: "shell.run", Risk: Destructive, Inputs: TypeOf(runInputs{})}, "look.at": verbs["look.at"]}
+	for command, want := range map[string]string{`"${params.cmd}"`: "cmd", `"echo ${ params.cmd } ${params.more}"`: "cmd more", `"date"`: "", `"params.cmd"`: "cmd"} {
+		s, err := Parse(goodFile, []byte(`apiVersion: scenario/v1
+id: sample
+title: A sample
+description: It runs something.
+risk: destructive
+setups: [process]
+cluster: {brokers: 1}
+params:
+  cmd: {type: string, default: "", doc: a command}
+  more: {type: string, default: "", doc: more of it}
+  place: {type: string, default: "", doc: no command}
+setup:
+  - {id: ran, use: shell.run, with: {command: `+command+`, where: "${params.place}"}}
+aspects:
+  - {id: one, title: One, steps: [{id: look, use: look.at}], criteria: [{id: id, title: id, metric: look.id, op: "==", value: 1}]}
+`), known)
+		if err != nil {
+			t.Fatal(err)
+		}
+		marked := []string{}
+		for _, p := range s.Params {
+			if p.Shell {
+				marked = append(marked, p.Name)
+			}
+		}
+		if got := strings.Join(marked, " "); got != want {
+			t.Errorf("%s: marked %q, want %q", command, got, want)
+		}
+	}
+}
+
 func TestResolveParams(t *testing.T) {
 	s, err := Parse(goodFile, []byte(good), verbs)
 	if err != nil {

@@ -41,6 +41,8 @@ type Field struct {
 	Enum     []string `json:"enum,omitempty"`
 	Min      *int64   `json:"min,omitempty"`
 	Max      *int64   `json:"max,omitempty"`
+	// Shell: a shell runs the value. Of a parameter: the value comes to such an input.
+	Shell bool `json:"shell,omitempty"`
 }
 
 // String is the type as a person reads it: "list of int".
@@ -95,7 +97,7 @@ var stepType = reflect.TypeOf(StepID(""))
 
 // TypeOf derives the object type of a struct from its fields' tags:
 // `json:"name"`, `doc:"..."`, `default:"..."`, `required:"true"`, `enum:"a|b"`,
-// `min:"1"`, `max:"9"`. It panics on a struct that cannot be described, which is
+// `min:"1"`, `max:"9"`, `shell:"true"`. It panics on a struct that cannot be described, which is
 // a programming error.
 func TypeOf(sample any) Type {
 	return typeOf(reflect.TypeOf(sample))
@@ -138,7 +140,7 @@ func fieldOf(sf reflect.StructField) Field {
 	if name == "" {
 		panic("spec: field " + sf.Name + " has no json name")
 	}
-	f := Field{Name: name, Type: typeOf(sf.Type), Doc: sf.Tag.Get("doc"), Required: sf.Tag.Get("required") == "true"}
+	f := Field{Name: name, Type: typeOf(sf.Type), Doc: sf.Tag.Get("doc"), Required: sf.Tag.Get("required") == "true", Shell: sf.Tag.Get("shell") == "true"}
 	if enum := sf.Tag.Get("enum"); enum != "" {
 		f.Enum = strings.Split(enum, "|")
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 type handInputs struct {
-	Command string        `json:"command" default:"" doc:"shell command that changes the cluster; empty: none, and the cluster is only watched"`
+	Command string        `json:"command" default:"" shell:"true" doc:"shell command that changes the cluster; empty: none, and the cluster is only watched"`
 	Within  time.Duration `json:"within" default:"10m" doc:"how long the command may take"`
 	Watch   time.Duration `json:"watch" default:"5s" doc:"how long to watch on after it"`
 	Topics  []string      `json:"topics" required:"true" doc:"topics whose partitions are watched, as Kafka clients name them"`

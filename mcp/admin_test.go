@@ -3,15 +3,15 @@ package mcp
 import (
 	"bytes"
 	"encoding/json"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
-	"google.golang.org/protobuf/types/known/wrapperspb"
-
-	"github.com/ister-mq/ister/admin/adminv1"
+	"github.com/ister-mq/ister/admin/health"
 )
 
 // plausible are arguments with which each tool of the admin API can be called.
@@ -201,54 +201,62 @@ func TestResultsArePagedAndBounded(t *testing.T) {
 	}
 }
 
-func TestHealthIsNeverGuessed(t *testing.T) {
-	good := func() observed {
-		return observed{
-			status:  &adminv1.GetStatusResponse{SelfNodeId: 1, Ready: true, ControllerId: 1, AnsweredBy: 1, Voters: []int32{1, 2, 3}},
-			brokers: []*adminv1.Broker{stubBroker(1), stubBroker(2), stubBroker(3)}, balance: &adminv1.Balance{}, failures: map[string]*failure{},
-		}
+// TestHealthIsThatOfTheCommandLine: the same report, and each finding that a call
+// leads on from has that call.
+func TestHealthIsThatOfTheCommandLine(t *testing.T) {
+	cluster := newStub(t)
+	c, _ := overPipes(t, newTestServer(t, func(c *Config) { c.Endpoints = []string{cluster.url} }), revisions[1])
+	body := c.ok("diagnose_health", nil)
+	facts, err := health.Gather(t.Context(), []string{cluster.url}, actorName)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, c := range []struct {
-		name, verdict, first string
-		change               func(*observed)
-	}{
-		{"all is well", healthy, "", func(*observed) {}},
-		{"status cannot be read", unknown, "UNREACHABLE", func(o *observed) { o.status = nil; o.failures["status"] = &failure{Code: "UNREACHABLE"} }},
-		{"operations cannot be read", unknown, "NO_CONTROLLER", func(o *observed) { o.failures["operations"] = &failure{Code: "NO_CONTROLLER"} }},
-		{"no controller", unhealthy, "NO_CONTROLLER", func(o *observed) { o.status.ControllerId = 0 }},
-		{"not the controller's view", unknown, "NOT_CURRENT", func(o *observed) { o.status.AnsweredBy = 2 }},
-		{"offline", unhealthy, "PARTITIONS_OFFLINE", func(o *observed) { o.status.OfflinePartitions = wrapperspb.Int32(1) }},
-		{"under-replicated", degraded, "UNDER_REPLICATED", func(o *observed) { o.status.UnderReplicatedPartitions = wrapperspb.Int32(1) }},
-		{"two voters", degraded, "FEW_VOTERS", func(o *observed) { o.status.Voters = []int32{1, 2} }},
-		{"not ready", degraded, "NODE_NOT_READY", func(o *observed) { o.status.Ready = false }},
-		{"fenced", degraded, "NODE_FENCED", func(o *observed) { o.brokers[1].Fenced = true }},
-		{"drained", degraded, "NODE_NOT_ACTIVE", func(o *observed) { o.brokers[1].State = adminv1.Node_DRAINED }},
-		{"disk not reported", unknown, "UNKNOWN_HEALTH", func(o *observed) { o.brokers[1].Bytes = nil }},
-		{"state not known", unknown, "UNKNOWN_HEALTH", func(o *observed) { o.brokers[1].State = 0 }},
-		{"blocked operation", degraded, "OPERATION_BLOCKED", func(o *observed) {
-			o.operations = []*adminv1.Operation{{OperationId: 7, State: adminv1.Operation_BLOCKED}}
-		}},
-		{"imbalanced", degraded, "IMBALANCED", func(o *observed) { o.balance.CoefficientOfVariation = wrapperspb.Double(0.25) }},
-		{"the worst decides", unhealthy, "PARTITIONS_OFFLINE", func(o *observed) {
-			o.brokers[1].Bytes = nil
-			o.status.OfflinePartitions = wrapperspb.Int32(1)
-			o.brokers[0].Fenced = true
-		}},
-	} {
-		o := good()
-		c.change(&o)
-		h := judge(o)
-		first := ""
-		if len(h.Findings) > 0 {
-			first = h.Findings[0].Code
-		}
-		if h.Verdict != c.verdict || first != c.first {
-			t.Errorf("%s: %s, first %s, want %s, %s", c.name, h.Verdict, first, c.verdict, c.first)
-		}
+	want := health.Judge(facts)
+	if body["status"] != string(want.Status) || want.Status == health.Healthy || body["total"] != float64(len(want.Findings)) {
+		t.Errorf("%v, want %v with %d findings", body, want.Status, len(want.Findings))
+	}
+	if free, isThere := body["least_disk_free_percent"]; !isThere || free != nil {
+		t.Errorf("a disk that was not read is %v", free)
 	}
 	lost, _ := overPipes(t, newTestServer(t, nil), revisions[1])
-	if body := lost.ok("diagnose_health", nil); body["verdict"] != unknown || len(body["findings"].([]any)) != 4 {
+	body = lost.ok("diagnose_health", nil)
+	first := body["findings"].([]any)[0].(map[string]any)
+	if body["status"] != string(health.NotKnown) || body["total"] != 1.0 || first["code"] != codeUnreachable || !strings.Contains(first["remedy"].(string), "--admin-addr") || body["brokers"] != nil {
 		t.Errorf("out of reach: %v", body)
+	}
+}
+
+// TestFindingsLeadOn: codes are those of the health package, and calls are right.
+func TestFindingsLeadOn(t *testing.T) {
+	var source strings.Builder
+	files, err := filepath.Glob("../admin/health/judge*.go")
+	if err != nil || len(files) < 2 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		source.Write(raw)
+	}
+	objects := map[string]string{"node_id": "node 3", "broker_id": "node 3", "name": "/default/orders", "operation_id": "op-7"}
+	for code, r := range leads {
+		if !strings.Contains(source.String(), `"`+code+`"`) {
+			t.Errorf("%s is no code of a finding", code)
+		}
+		call := lead(health.Finding{Code: code, Object: objects[r.takes]})
+		at := slices.IndexFunc(table(), func(row tool) bool { return row.name == call.Tool })
+		if at < 0 || call.Why == "" {
+			t.Fatalf("%s leads to %+v", code, call)
+		}
+		row := table()[at]
+		if _, err := validate(&row, mustJSON(call.Args)); err != nil {
+			t.Errorf("%s: %v", code, err)
+		}
+	}
+	if call := lead(health.Finding{Code: "LEARNER", Object: "somebody"}); call != nil {
+		t.Errorf("no node, and yet %+v", call)
 	}
 }
 

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"fmt"
-	"io/fs"
 	"net"
 	"os"
 	"runtime/debug"
@@ -31,10 +30,9 @@ type flags struct {
 	format        string
 }
 
-// NewCommand makes the command. Skills are file systems with <name>/SKILL.md
-// files to serve besides the one of this package. The name of the root command
-// says how runs are started: with `scenario`, or else with `ister scenario`.
-func NewCommand(skills ...fs.FS) *cobra.Command {
+// NewCommand makes the command. The name of the root command says how runs are
+// started: with `scenario`, or else with `ister scenario`.
+func NewCommand() *cobra.Command {
 	f := &flags{}
 	c := &cobra.Command{
 		Use: "mcp", Short: "Serve scenarios and the admin API to AI agents (Model Context Protocol)",
@@ -48,7 +46,7 @@ destroy. Commands of a client are run by no shell, unless --allow-commands is gi
   ister mcp --read-only --toolsets diagnose,cluster --endpoint 10.0.0.1:50051,10.0.0.2:50051
   ister mcp --http 127.0.0.1:8765 --token-file token`,
 		Args: cobra.NoArgs, SilenceUsage: true,
-		RunE: func(c *cobra.Command, _ []string) error { return f.run(c, skills) },
+		RunE: func(c *cobra.Command, _ []string) error { return f.run(c) },
 	}
 	c.Flags().StringVar(&f.http, "http", "", "serve HTTP on this address instead of stdio; a bare port is of the loopback interface")
 	c.Flags().StringVar(&f.tokenFile, "token-file", "", "file with the bearer token for --http (default: "+TokenVariable+")")
@@ -65,11 +63,11 @@ destroy. Commands of a client are run by no shell, unless --allow-commands is gi
 	return c
 }
 
-func (f *flags) run(c *cobra.Command, skills []fs.FS) error {
+func (f *flags) run(c *cobra.Command) error {
 	if f.format != "json" && f.format != "markdown" {
 		return fmt.Errorf("--format %s is not known: json or markdown", f.format)
 	}
-	config, closeAudit, err := f.config(c, skills)
+	config, closeAudit, err := f.config(c)
 	if err != nil {
 		return err
 	}
@@ -123,7 +121,7 @@ func (f *flags) run(c *cobra.Command, skills []fs.FS) error {
 }
 
 // config turns flags into a Config, and opens the audit log.
-func (f *flags) config(c *cobra.Command, skills []fs.FS) (Config, func(), error) {
+func (f *flags) config(c *cobra.Command) (Config, func(), error) {
 	nothing := func() {}
 	self, err := os.Executable()
 	if err != nil {
@@ -135,7 +133,7 @@ func (f *flags) config(c *cobra.Command, skills []fs.FS) (Config, func(), error)
 	}
 	warn := func(text string) { fmt.Fprintln(c.ErrOrStderr(), "mcp: "+text) }
 	config := Config{
-		Filter: Filter{f.toolsets, f.readOnly, f.noDestructive, f.allowCommands}, Endpoints: client.EndpointsFromEnvironment(), RunsDir: f.runsDir, Runner: runner, Skills: skills, Warn: warn, Version: version(),
+		Filter: Filter{f.toolsets, f.readOnly, f.noDestructive, f.allowCommands}, Endpoints: client.EndpointsFromEnvironment(), RunsDir: f.runsDir, Runner: runner, Warn: warn, Version: version(),
 	}
 	if f.endpoint != "" {
 		config.Endpoints = strings.Split(f.endpoint, ",")

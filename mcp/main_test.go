@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 			stop()
 			os.Exit(code)
 		case roleCommand:
-			c := NewCommand(os.DirFS("../scenarios"))
+			c := NewCommand()
 			c.SetArgs(os.Args[2:])
 			if err := c.ExecuteContext(context.Background()); err != nil {
 				fmt.Fprintln(os.Stderr, err)
@@ -198,7 +198,7 @@ func newTestServer(t *testing.T, change func(*Config)) *Server {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := Config{Endpoints: []string{"127.0.0.1:1"}, RunsDir: t.TempDir(), Runner: []string{self, roleRunner}, Skills: nil, Version: "test", checkResults: true}
+	config := Config{Endpoints: []string{"127.0.0.1:1"}, RunsDir: t.TempDir(), Runner: []string{self, roleRunner}, Version: "test", checkResults: true}
 	if change != nil {
 		change(&config)
 	}

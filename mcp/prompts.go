@@ -130,9 +130,9 @@ func (c completer) CompletePromptArgument(ctx context.Context, prompt string, ar
 	return complete(nil, ""), nil
 }
 
-// CompleteResourceArgument completes ids of scenarios and runs, and names of
-// skills.
-func (c completer) CompleteResourceArgument(ctx context.Context, uri string, argument protocol.CompleteArgument, _ protocol.CompleteContext) (*protocol.Completion, error) {
+// CompleteResourceArgument completes ids of scenarios and runs, names of skills and
+// of their files.
+func (c completer) CompleteResourceArgument(ctx context.Context, uri string, argument protocol.CompleteArgument, given protocol.CompleteContext) (*protocol.Completion, error) {
 	switch uri {
 	case templateScenario:
 		all, err := c.s.scenarioList(ctx)
@@ -145,6 +145,9 @@ func (c completer) CompleteResourceArgument(ctx context.Context, uri string, arg
 		ids, err := c.s.runIDs()
 		return complete(ids, argument.Value), err
 	case templateSkill:
+		if argument.Name == "file" {
+			return complete(c.s.skills[given.Arguments["name"]].files(), argument.Value), nil
+		}
 		return complete(slices.Sorted(maps.Keys(c.s.skills)), argument.Value), nil
 	}
 	return complete(nil, ""), nil

@@ -2,7 +2,6 @@ package mcp
 
 import (
 	"context"
-	_ "embed"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -15,19 +14,14 @@ import (
 
 	protocol "github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
-)
 
-//go:embed SKILL.md
-var ownSkill []byte
+	ister "github.com/ister-mq/ister"
+)
 
 const (
 	skillFile = "SKILL.md"
-	ownName   = "mcp"
-	// skillMax bounds one skill, and resourceMax a run's file, in bytes.
-	skillMax    = 64 << 10
+	// resourceMax bounds a skill's file and a run's, in bytes.
 	resourceMax = 1 << 20
-	// skillsMax bounds the number of skills.
-	skillsMax = 100
 )
 
 // The templates of the resources.
@@ -35,7 +29,7 @@ const (
 	templateScenario = "scenario://{id}"
 	templateReport   = "run://{id}/report.json"
 	templateSummary  = "run://{id}/summary.md"
-	templateSkill    = "skill://{name}/" + skillFile
+	templateSkill    = "skill://{name}/{file}"
 )
 
 const (
@@ -43,42 +37,56 @@ const (
 	mimeMarkdown = "text/markdown"
 )
 
-// readSkills finds <name>/SKILL.md in file systems, at any depth; the name is
-// that of the folder.
-func readSkills(from []fs.FS) (map[string][]byte, error) {
-	skills := map[string][]byte{ownName: ownSkill}
-	for _, files := range from {
-		err := fs.WalkDir(files, ".", func(name string, entry fs.DirEntry, err error) error {
-			if err != nil || entry.IsDir() || path.Base(name) != skillFile || path.Dir(name) == "." {
-				return err
-			}
-			raw, err := fs.ReadFile(files, name)
-			switch {
-			case err != nil:
-				return err
-			case len(raw) > skillMax:
-				return fmt.Errorf("%s is longer than %d bytes", name, skillMax)
-			case len(skills) >= skillsMax:
-				return fmt.Errorf("more than %d skills", skillsMax)
-			}
-			skills[path.Base(path.Dir(name))] = raw
-			return nil
-		})
-		if err != nil {
-			return nil, fmt.Errorf("read skills: %w", err)
+// skill is one skill of the source tree.
+type skill struct {
+	name, description string
+	dir               string // of its files, in ister.Skills()
+}
+
+// frontLine matches a line of the frontmatter.
+var frontLine = regexp.MustCompile(`(?m)^(name|description): *(.+)$`)
+
+// readSkills lists the skills by name.
+func readSkills() (map[string]skill, error) {
+	skills := map[string]skill{}
+	err := fs.WalkDir(ister.Skills(), ".", func(file string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || path.Base(file) != skillFile {
+			return err
 		}
+		raw, err := fs.ReadFile(ister.Skills(), file)
+		if err != nil {
+			return err
+		}
+		one := skill{dir: path.Dir(file)}
+		for _, m := range frontLine.FindAllSubmatch(raw, 2) {
+			if string(m[1]) == "name" {
+				one.name = string(m[2])
+			} else {
+				one.description = string(m[2])
+			}
+		}
+		if other, taken := skills[one.name]; taken || one.name == "" {
+			return fmt.Errorf("%s has the name %q, as has %q", file, one.name, other.dir)
+		}
+		skills[one.name] = one
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read skills: %w", err)
 	}
 	return skills, nil
 }
 
-var descriptionLine = regexp.MustCompile(`(?m)^description: *(.+)$`)
-
-// skillDescription is what the frontmatter says a skill is for.
-func skillDescription(raw []byte) string {
-	if m := descriptionLine.FindSubmatch(raw); m != nil {
-		return string(m[1])
+// files lists what a skill comes with, SKILL.md among it.
+func (k skill) files() []string {
+	entries, _ := fs.ReadDir(ister.Skills(), k.dir) // it has been read
+	names := []string{}
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			names = append(names, entry.Name())
+		}
 	}
-	return ""
+	return names
 }
 
 // addResources adds what is fixed as resources, and everything as templates.
@@ -91,20 +99,20 @@ func (s *Server) addResources() error {
 		s.mcp.AddResource(protocol.NewResource("scenario://"+l.ID, l.ID, protocol.WithResourceTitle(l.Title), protocol.WithResourceDescription("the whole scenario: aspects, parameters, steps, criteria"), protocol.WithMIMEType(mimeJSON)), s.readResource)
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.skills)) {
-		s.mcp.AddResource(protocol.NewResource("skill://"+name+"/"+skillFile, name, protocol.WithResourceDescription(skillDescription(s.skills[name])), protocol.WithMIMEType(mimeMarkdown)), s.readResource)
+		s.mcp.AddResource(protocol.NewResource("skill://"+name+"/"+skillFile, name, protocol.WithResourceDescription(s.skills[name].description), protocol.WithMIMEType(mimeMarkdown)), s.readResource)
 	}
 	for _, t := range []struct{ uri, name, doc, mime string }{
 		{templateScenario, "scenario", "a scenario by its id", mimeJSON},
 		{templateReport, "run-report", "the record of a run: verdict, criteria, steps", mimeJSON},
 		{templateSummary, "run-summary", "the result of a run as a page", mimeMarkdown},
-		{templateSkill, "skill", "how to do something step by step", mimeMarkdown},
+		{templateSkill, "skill", "how to do something step by step: SKILL.md, and the files that it names", ""},
 	} {
 		s.mcp.AddResourceTemplate(protocol.NewResourceTemplate(t.uri, t.name, protocol.WithTemplateDescription(t.doc), protocol.WithTemplateMIMEType(t.mime)), server.ResourceTemplateHandlerFunc(s.readResource))
 	}
 	return nil
 }
 
-var resourceURI = regexp.MustCompile(`^(scenario|run|skill)://([a-z0-9][a-z0-9-]{0,100})(/[A-Za-z.]+)?$`)
+var resourceURI = regexp.MustCompile(`^(scenario|run|skill)://([a-z0-9][a-z0-9-]{0,100})(/[A-Za-z0-9._-]+)?$`)
 
 // readResource reads any resource of this package.
 func (s *Server) readResource(ctx context.Context, request protocol.ReadResourceRequest) ([]protocol.ResourceContents, error) {
@@ -129,26 +137,41 @@ func (s *Server) resource(ctx context.Context, scheme, name, file string) (text,
 		whole := map[string]any{}
 		err := s.command(ctx, &whole, "show", name)
 		return string(mustJSON(whole)), mimeJSON, err
-	case scheme == "skill" && file == "/"+skillFile:
-		raw, isThere := s.skills[name]
+	case scheme == "skill" && file != "":
+		one, isThere := s.skills[name]
 		if !isThere {
 			return "", "", fmt.Errorf("no such skill; there are %s", strings.Join(slices.Sorted(maps.Keys(s.skills)), ", "))
 		}
-		return string(raw), mimeMarkdown, nil
+		if !slices.Contains(one.files(), file[1:]) {
+			return "", "", fmt.Errorf("no such file of the skill; there are %s", strings.Join(one.files(), ", "))
+		}
+		raw, err := fs.ReadFile(ister.Skills(), path.Join(one.dir, file[1:]))
+		return string(raw), mimeOf(file), err
 	case scheme == "run" && (file == "/report.json" || file == "/summary.md"):
 		dir, r, err := s.findRun(name)
 		if err != nil {
 			return "", "", err
 		}
-		from, mime := runFile, mimeJSON
+		from := runFile
 		if file == "/summary.md" {
-			from, mime = "summary.md", mimeMarkdown
+			from = "summary.md"
 		}
 		raw, err := readBounded(filepath.Join(dir, from), resourceMax)
 		if errors.Is(err, fs.ErrNotExist) {
 			return "", "", fmt.Errorf("run %s is %s and has no %s yet", r.ID, r.Verdict, from)
 		}
-		return string(raw), mime, err
+		return string(raw), mimeOf(from), err
 	}
 	return "", "", errors.New("no such resource")
+}
+
+// mimeOf is the type of a file by its name.
+func mimeOf(name string) string {
+	switch path.Ext(name) {
+	case ".json":
+		return mimeJSON
+	case ".md":
+		return mimeMarkdown
+	}
+	return "text/plain"
 }

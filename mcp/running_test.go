@@ -218,20 +218,38 @@ func TestResourcesPromptsAndCompletions(t *testing.T) {
 	starter.ok("scenario_status", nil)
 	for uri, has := range map[string]string{
 		"scenario://broker-scaling": `"criteria"`, "run://" + id + "/report.json": `"verdict":"fail"`, "run://" + id + "/summary.md": "# fake: FAIL",
-		"run://last/summary.md": "# fake", "skill://mcp/SKILL.md": "# Ister over MCP", "skill://broker-scaling/SKILL.md": "# Broker scaling",
+		"run://last/summary.md": "# fake", "skill://mcp/SKILL.md": "# Ister over MCP", "skill://broker-scaling/SKILL.md": "# Broker scaling", "skill://ister/SKILL.md": "which skill for what",
+		"skill://compose/compose.yaml": "services:", "skill://python/SKILL.md": "name: python",
 	} {
 		if text, err := read(uri); err != nil || !strings.Contains(text, has) {
 			t.Errorf("%s: %v, %.60s", uri, err, text)
 		}
 	}
-	for _, uri := range []string{"run://../summary.md", "run://nope/report.json", "skill://nope/SKILL.md", "scenario://nope", "run://" + id + "/repro.sh", "file:///etc/passwd"} {
+	for _, uri := range []string{"run://../summary.md", "run://nope/report.json", "skill://nope/SKILL.md", "skill://compose/..", "skill://compose/../process/SKILL.md", "skill://compose/none.yaml", "skill://ister", "scenario://nope", "run://last/..", "run://" + id + "/repro.sh", "file:///etc/passwd"} {
 		if text, err := read(uri); err == nil {
 			t.Errorf("%s was read: %.60s", uri, text)
 		}
 	}
 	list, err := c.ListResources(t.Context(), protocol.ListResourcesRequest{})
-	if err != nil || len(list.Resources) < 5 {
-		t.Errorf("resources %v, %v", list, err)
+	if err != nil {
+		t.Fatal(err)
+	}
+	listed := map[string]bool{}
+	for _, r := range list.Resources {
+		listed[r.URI] = r.Description != ""
+	}
+	files, err := filepath.Glob("../*/*/SKILL.md")
+	if err != nil || len(files) < 15 {
+		t.Fatal(files, err)
+	}
+	for _, file := range append(files, "SKILL.md", "../mcp/SKILL.md") {
+		name := filepath.Base(filepath.Dir(file))
+		if file == "SKILL.md" {
+			name = "ister"
+		}
+		if !listed["skill://"+name+"/SKILL.md"] {
+			t.Errorf("%s is not listed", file)
+		}
 	}
 	prompts, err := c.ListPrompts(t.Context(), protocol.ListPromptsRequest{})
 	if err != nil || !slices.ContainsFunc(prompts.Prompts, func(p protocol.Prompt) bool { return p.Name == "run-kill-and-recover" }) {
@@ -260,6 +278,7 @@ func TestResourcesPromptsAndCompletions(t *testing.T) {
 	}
 	complete := func(ref any, name, given string) []string {
 		request := protocol.CompleteRequest{}
+		request.Params.Context.Arguments = map[string]string{"name": "compose"}
 		request.Params.Ref, request.Params.Argument = ref, protocol.CompleteArgument{Name: name, Value: given}
 		result, err := c.Complete(t.Context(), request)
 		if err != nil {
@@ -299,6 +318,7 @@ func TestResourcesPromptsAndCompletions(t *testing.T) {
 		{protocol.ResourceReference{Type: "ref/resource", URI: templateScenario}, "id", "kill", "kill-and-recover"},
 		{protocol.ResourceReference{Type: "ref/resource", URI: templateReport}, "id", "2", id},
 		{protocol.ResourceReference{Type: "ref/resource", URI: templateSkill}, "name", "mc", "mcp"},
+		{protocol.ResourceReference{Type: "ref/resource", URI: templateSkill}, "file", "com", "compose.yaml"},
 	} {
 		if got := complete(q.ref, q.name, q.given); strings.Join(got, " ") != q.want {
 			t.Errorf("%s %s: %v, want %s", q.name, q.given, got, q.want)

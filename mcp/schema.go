@@ -131,7 +131,7 @@ func describeType(t reflect.Type) map[string]any {
 func addFields(properties map[string]any, t reflect.Type) {
 	for i := range t.NumField() {
 		f := t.Field(i)
-		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
+		name, options, _ := strings.Cut(f.Tag.Get("json"), ",")
 		if f.Anonymous && name == "" {
 			addFields(properties, f.Type)
 			continue
@@ -140,6 +140,9 @@ func addFields(properties map[string]any, t reflect.Type) {
 			continue
 		}
 		s := describeType(f.Type)
+		if f.Type.Kind() == reflect.Pointer && !strings.Contains(options, "omitempty") {
+			s["type"] = []any{s["type"], "null"} // unknown
+		}
 		if doc := f.Tag.Get("doc"); doc != "" {
 			s["description"] = doc
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"io/fs"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -19,6 +18,9 @@ import (
 	"github.com/ister-mq/ister/admin/client"
 	"github.com/ister-mq/ister/scenarios"
 )
+
+// actorName is who the audit of a cluster says it was.
+const actorName = "mcp"
 
 // CallMax bounds a call. Some hosts give up after a minute.
 const CallMax = 25 * time.Second
@@ -34,8 +36,6 @@ type Config struct {
 	// Runner is the command that runs the scenario command, such as
 	// {"/usr/bin/ister", "scenario"}.
 	Runner []string
-	// Skills hold <name>/SKILL.md files to serve, besides the one of this package.
-	Skills []fs.FS
 	// Audit takes one line for each call; nil: none is kept.
 	Audit io.Writer
 	// Warn is told what a person should know; nil: nobody is.
@@ -58,7 +58,7 @@ type Server struct {
 	admin  *client.Client
 	plans  *planner
 	audit  *auditLog
-	skills map[string][]byte
+	skills map[string]skill
 	// stepTable has the steps of the shipped scenarios, by scenario and step.
 	stepTable map[string]map[string]scenarios.StepTool
 
@@ -85,7 +85,7 @@ func New(config Config) (*Server, error) {
 		return nil, fmt.Errorf("find the runs directory: %w", err)
 	}
 	config.RunsDir = runsDir
-	admin, err := client.New(client.Options{Endpoints: config.Endpoints, Actor: "mcp", RetryFor: 8 * time.Second, ChangeTimeout: 20 * time.Second})
+	admin, err := client.New(client.Options{Endpoints: config.Endpoints, Actor: actorName, RetryFor: 8 * time.Second, ChangeTimeout: 20 * time.Second})
 	if err != nil {
 		return nil, err
 	}
@@ -97,7 +97,7 @@ func New(config Config) (*Server, error) {
 		config: config, admin: admin, plans: &planner{key: key, now: config.Now}, audit: &auditLog{out: config.Audit, fault: config.Warn}, tools: map[string]*tool{},
 		stepTable: map[string]map[string]scenarios.StepTool{},
 	}
-	if s.skills, err = readSkills(config.Skills); err != nil {
+	if s.skills, err = readSkills(); err != nil {
 		return nil, err
 	}
 	options := []server.ServerOption{

@@ -177,7 +177,7 @@ func placementOf(ctx context.Context, endpoints []string) uint64 {
 	}
 	ctx, cancel := context.WithTimeout(ctx, revisionMax)
 	defer cancel()
-	admin, err := client.New(client.Options{Endpoints: endpoints, Actor: "mcp", RetryFor: revisionMax})
+	admin, err := client.New(client.Options{Endpoints: endpoints, Actor: actorName, RetryFor: revisionMax})
 	if err != nil {
 		return 0
 	}

@@ -3,6 +3,7 @@ package mcp
 import (
 	"bytes"
 	"encoding/json"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	ister "github.com/ister-mq/ister"
 	"github.com/ister-mq/ister/admin/adminv1"
 	"github.com/ister-mq/ister/admin/client"
 	"github.com/ister-mq/ister/scenarios"
@@ -223,8 +225,12 @@ func flat(text string) string {
 // TestSkillIsTrue: every tool that the skill names is there, and its commands are
 // those of the tree.
 func TestSkillIsTrue(t *testing.T) {
-	text := string(ownSkill)
-	if !strings.HasPrefix(text, "---\nname: mcp\ndescription: ") || strings.Count(text, "\n") > 150 || len(skillDescription(ownSkill)) > 1024 {
+	raw, err := fs.ReadFile(ister.Skills(), "mcp/SKILL.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(raw)
+	if !strings.HasPrefix(text, "---\nname: mcp\ndescription: ") || strings.Count(text, "\n") > 150 || len(newTestServer(t, nil).skills["mcp"].description) > 1024 {
 		t.Error("the frontmatter or the length is wrong")
 	}
 	tools := map[string]bool{}
@@ -252,7 +258,7 @@ func TestMountedInBothBinaries(t *testing.T) {
 	}{{&cobra.Command{Use: "ister"}, 2}, {scenarios.NewCommand(), 1}} {
 		mcp := NewCommand()
 		c.root.AddCommand(mcp)
-		config, _, err := (&flags{}).config(mcp, nil)
+		config, _, err := (&flags{}).config(mcp)
 		if err != nil || len(config.Runner) != c.want {
 			t.Errorf("%s: runner %v, %v", c.root.Name(), config.Runner, err)
 		}

@@ -1,6 +1,7 @@
 package scenarios
 
 import (
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -16,7 +17,7 @@ import (
 func TestCommandsThatPeopleAreToldExist(t *testing.T) {
 	admin := regexp.MustCompile(`ister admin ([a-z][^|#;&)\x60\n]*)`)
 	for _, name := range shippedNames() {
-		data, err := shipped.ReadFile(name + "/SKILL.md")
+		data, err := os.ReadFile(name + "/SKILL.md")
 		if err != nil {
 			t.Fatal(err)
 		}

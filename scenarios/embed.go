@@ -15,12 +15,8 @@ import (
 	"github.com/ister-mq/ister/scenarios/internal/verb"
 )
 
-//go:embed */scenario.yaml */SKILL.md
+//go:embed */scenario.yaml
 var shipped embed.FS
-
-// Files are the shipped scenarios and their skills: <name>/scenario.yaml and
-// <name>/SKILL.md.
-func Files() fs.FS { return shipped }
 
 const specFile = "scenario.yaml"
 

@@ -480,7 +480,7 @@ func TestSelfTestCommand(t *testing.T) {
 func TestSkills(t *testing.T) {
 	name := regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 	for _, scenario := range shippedNames() {
-		data, err := shipped.ReadFile(scenario + "/SKILL.md")
+		data, err := os.ReadFile(scenario + "/SKILL.md")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -29,7 +29,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if len(args) > 0 && args[0] == "scenario" {
-		return scenarios.Main(ctx, args[1:], stdout, stderr, scenarios.Mounted{Further: []*cobra.Command{mcp.NewCommand(scenarios.Files())}, Binary: newCommand})
+		return scenarios.Main(ctx, args[1:], stdout, stderr, scenarios.Mounted{Further: []*cobra.Command{mcp.NewCommand()}, Binary: newCommand})
 	}
 	root := newCommand()
 	root.SetArgs(args)
@@ -70,6 +70,6 @@ status", and see it scale under load with "ister scenario run broker-scaling".`,
 		SilenceErrors: true, SilenceUsage: true, Version: versionText(),
 	}
 	root.SetVersionTemplate(versionLine())
-	root.AddCommand(newBrokerCommand(), newHealthCommand(), cli.NewCommand(), scenarios.NewCommand(), mcp.NewCommand(scenarios.Files()), newVersionCommand())
+	root.AddCommand(newBrokerCommand(), newHealthCommand(), cli.NewCommand(), scenarios.NewCommand(), mcp.NewCommand(), newVersionCommand())
 	return root
 }

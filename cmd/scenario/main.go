@@ -15,13 +15,13 @@ import (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := scenarios.Main(ctx, os.Args[1:], os.Stdout, os.Stderr, scenarios.Mounted{Further: []*cobra.Command{mcp.NewCommand(scenarios.Files())}, Binary: newCommand})
+	code := scenarios.Main(ctx, os.Args[1:], os.Stdout, os.Stderr, scenarios.Mounted{Further: []*cobra.Command{mcp.NewCommand()}, Binary: newCommand})
 	stop()
 	os.Exit(code)
 }
 
 func newCommand() *cobra.Command {
 	root := scenarios.NewCommand()
-	root.AddCommand(mcp.NewCommand(scenarios.Files()))
+	root.AddCommand(mcp.NewCommand())
 	return root
 }

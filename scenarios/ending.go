@@ -104,7 +104,7 @@ func (c *common) cleanCommand() *cobra.Command {
 					return &exitError{code: report.ExitEnvironment, err: err}
 				}
 			}
-			return ended(cmd, fmt.Sprintf("cleaned %d runs", cleaned), left, nil)
+			return ended(cmd, "cleaned "+count(cleaned, "run"), left, nil)
 		},
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "every run that is not live")

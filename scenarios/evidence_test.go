@@ -109,3 +109,13 @@ func TestVerifyJudgesOnlyTheHistoryThatTheRunWrote(t *testing.T) {
 		}
 	}
 }
+
+// The command that repeats a run finds its scenario from any directory.
+func TestAScenarioOfAFileIsRepeatedFromItsFile(t *testing.T) {
+	dir := smallFile(t, "", "41")
+	t.Chdir(filepath.Dir(dir))
+	r, _ := ran(t, fakecluster.Setup{}, "./small")
+	if want := "scenario run " + dir + " --seed 7"; r.Repro != want || r.Failures[0].Repro != want {
+		t.Errorf("%q, want %q", r.Repro, want)
+	}
+}

@@ -2,7 +2,6 @@ package scenarios
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -65,15 +64,19 @@ func (c *common) goOn(cmd *cobra.Command, name, progress string, order run.Order
 		return environment(err)
 	}
 	id := filepath.Base(dir)
+	info, err := run.Inspect(dir)
+	if err != nil {
+		return environment(err)
+	}
+	if info.State == run.Abandoned {
+		return c.followed(cmd, show, info.Run, run.ErrAbandoned)
+	}
 	if !state.Paused() {
 		return &usageError{fmt.Errorf("run %s is not paused: it is %s", id, state.State), "see: scenario runs"}
 	}
 	failedNow := state.Pause.Failed && order.Until == state.Pause.Step
 	if order.Until != "" && !failedNow && !slices.Contains(state.StepsLeft, order.Until) {
 		return &usageError{fmt.Errorf("run %s has no step %s before it", id, order.Until), spec.Suggest(order.Until, state.StepsLeft)}
-	}
-	if info, err := run.Inspect(dir); err != nil || !info.Live {
-		return c.followed(cmd, show, info.Run, errors.Join(err, run.ErrAbandoned))
 	}
 	if err := run.Give(dir, state.Pause.Number, order); err != nil {
 		return &usageError{err: err}

@@ -63,7 +63,7 @@ func remake(out io.Writer, formats []string, dir string) error {
 		return environment(err)
 	}
 	if r.Verdict == report.Running {
-		return &usageError{fmt.Errorf("run %s has not ended: its reports are made when it does", r.ID), "follow it: scenario watch " + r.ID}
+		return &usageError{fmt.Errorf("run %s has not ended: its reports are made when it does", r.ID), unended(r, dir)}
 	}
 	files, err := run.Rewrite(formats, dir)
 	if err != nil {
@@ -73,6 +73,14 @@ func remake(out io.Writer, formats []string, dir string) error {
 		fmt.Fprintln(out, file)
 	}
 	return nil
+}
+
+// unended says what can be done about a run without a verdict.
+func unended(r *report.Run, dir string) string {
+	if info, err := run.Inspect(dir); err == nil && info.State == run.Abandoned {
+		return "its runner is gone: scenario clean " + r.ID + " ends what it left and makes the reports"
+	}
+	return "it goes on: scenario watch " + r.ID
 }
 
 func (c *common) report(out io.Writer, format, dir string) error {
@@ -87,11 +95,7 @@ func (c *common) report(out io.Writer, format, dir string) error {
 		}
 		show.Summary(r)
 		if r.Verdict == report.Running {
-			note := "the run has not ended: scenario watch " + r.ID
-			if info, err := run.Inspect(dir); err == nil && !info.Live {
-				note = "the runner is gone without a verdict: scenario clean " + r.ID + " ends what it left and makes the reports"
-			}
-			fmt.Fprintln(out, note)
+			fmt.Fprintln(out, unended(r, dir))
 		}
 		return nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -141,11 +142,17 @@ func (c *common) run(cmd *cobra.Command, name string, f *runFlags) error {
 	if f.supervisor {
 		begun = announce
 	}
+	named := ""
+	if !slices.Contains(shippedNames(), name) {
+		if named, err = filepath.Abs(name); err != nil {
+			return environment(err)
+		}
+	}
 	ctx, hurry, stop := interruptible(cmd.Context(), cmd.ErrOrStderr())
 	defer stop()
 	options := run.Options{
 		Hurry:    hurry,
-		Scenario: s, Aspects: f.aspects, Params: params, Seed: f.seed, Setup: setup, Binary: f.binary, UpgradeBinary: f.upgrade, RunsDir: c.runsDir, RunID: f.runID, Keep: keep, Deadline: f.timeout, Show: show, Begun: begun,
+		Scenario: s, Named: named, Aspects: f.aspects, Params: params, Seed: f.seed, Setup: setup, Binary: f.binary, UpgradeBinary: f.upgrade, RunsDir: c.runsDir, RunID: f.runID, Keep: keep, Deadline: f.timeout, Show: show, Begun: begun,
 		Pause: pause, PauseMax: f.pauseMax, From: f.from, Until: f.until, Reports: f.reports,
 	}
 	for n := 1; ; n++ {

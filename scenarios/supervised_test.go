@@ -151,6 +151,20 @@ func TestWatchOfAnAbandonedRunSaysSo(t *testing.T) {
 	if code != report.ExitEnvironment || !strings.Contains(errOut, "scenario stop "+r.ID) || !strings.Contains(out, "begun") {
 		t.Fatalf("exit %d: %s%s", code, out, errOut)
 	}
+	if err := os.WriteFile(filepath.Join(dir, run.StateFile), []byte(`{"schema_version":1,"run_id":"x","state":"running"}`), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, verb := range []string{"step", "resume"} {
+		if code, _, errOut := scenario(t, fakecluster.Setup{}, verb, "--runs-dir", runs, "last"); code != report.ExitEnvironment || !strings.Contains(errOut, "scenario stop "+r.ID) {
+			t.Errorf("%s: exit %d: %s", verb, code, errOut)
+		}
+	}
+	if code, out, _ := scenario(t, fakecluster.Setup{}, "report", "--runs-dir", runs, "last"); code != 0 || !strings.Contains(out, "scenario clean "+r.ID) {
+		t.Errorf("report: exit %d: %s", code, out)
+	}
+	if code, _, errOut := scenario(t, fakecluster.Setup{}, "report", "--runs-dir", runs, "last", "--report", "md"); code != 2 || !strings.Contains(errOut, "scenario clean "+r.ID) {
+		t.Errorf("reports made again: exit %d: %s", code, errOut)
+	}
 }
 
 func TestProgressNDJSONIsTheEventsFile(t *testing.T) {

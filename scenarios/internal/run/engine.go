@@ -34,6 +34,7 @@ const (
 // Options of a run.
 type Options struct {
 	Scenario *spec.Scenario
+	Named    string   // by which the scenario is found again; "": its id
 	Aspects  []string // none: all
 	Params   map[string]string
 	Seed     int64
@@ -220,7 +221,11 @@ func versions() map[string]string {
 
 // repro is the command that runs the same again.
 func repro(o Options) string {
-	words := []string{"scenario", "run", o.Scenario.ID, "--seed", fmt.Sprint(o.Seed)}
+	name := o.Named
+	if name == "" {
+		name = o.Scenario.ID
+	}
+	words := []string{"scenario", "run", name, "--seed", fmt.Sprint(o.Seed)}
 	if o.Setup.Name() != o.Scenario.Setups[0] {
 		words = append(words, "--setup", o.Setup.Name())
 	}

@@ -36,13 +36,14 @@ type Info struct {
 // States are what a run can be, in words: its verdict, once it has one.
 var States = []string{
 	string(report.Pass), string(report.Fail), string(report.Inconclusive), string(report.Environment), string(report.StepError), string(report.Interrupted),
-	string(report.Running), statePaused, stateAbandoned, stateUnreadable,
+	string(report.Running), statePaused, Abandoned, stateUnreadable,
 }
 
-const (
-	stateAbandoned  = "abandoned"  // its runner is gone, without a verdict
-	stateUnreadable = "unreadable" // it has a Problem
-)
+// Abandoned is the state of a run whose runner is gone without a verdict.
+const Abandoned = "abandoned"
+
+// stateUnreadable is that of one with a Problem.
+const stateUnreadable = "unreadable"
 
 // List returns the runs of a directory, oldest first. Folders that are no runs
 // are left out.
@@ -101,7 +102,7 @@ func Inspect(dir string) (Info, error) {
 	case info.Paused:
 		info.State = statePaused
 	case r.Verdict == report.Running && !info.Live:
-		info.State = stateAbandoned
+		info.State = Abandoned
 	}
 	return info, nil
 }

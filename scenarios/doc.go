@@ -17,6 +17,7 @@
 //	interrupts.go  signals
 //	detached.go  supervisors, watch
 //	pausing.go   step, resume, runs that pause
+//	layout.go    text within its columns
 //	listing.go   list, show, plan
 //	reporting.go  report
 //	doctor.go    doctor

@@ -3,6 +3,7 @@ package scenarios
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 
@@ -24,36 +25,28 @@ func (c *common) doctorCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			findings := []setups.Finding{c.checkRunsDir()}
-			begins := map[int]string{} // the setup whose findings begin there
-			for _, setup := range chosen {
-				begins[len(findings)] = setup.Name()
-				findings = append(findings, setup.Check(cmd.Context())...)
-			}
-			fatal := 0
-			for _, f := range findings {
-				if !f.OK && f.Fatal {
-					fatal++
+			out, fatal, findings := cmd.OutOrStdout(), 0, []setups.Finding{}
+			found := func(heading string, news ...setups.Finding) {
+				if heading != "" && !c.json() {
+					fmt.Fprintf(out, "setup %s\n", heading)
 				}
+				for _, f := range news {
+					if !f.OK && f.Fatal {
+						fatal++
+					}
+					if !c.json() {
+						showFinding(out, f)
+					}
+				}
+				findings = append(findings, news...)
 			}
-			out := cmd.OutOrStdout()
+			found("", c.checkRunsDir())
+			for _, setup := range chosen { // each is shown before the next is looked at
+				found(setup.Name(), setup.Check(cmd.Context())...)
+			}
 			if c.json() {
 				if err := printJSON(out, findings); err != nil {
 					return err
-				}
-			} else {
-				for i, f := range findings {
-					if name := begins[i]; name != "" {
-						fmt.Fprintf(out, "setup %s\n", name)
-					}
-					mark := "ok  "
-					if !f.OK {
-						mark = "MISS"
-					}
-					fmt.Fprintf(out, "%s  %-19s %s\n", mark, f.Code, f.Message)
-					if !f.OK {
-						fmt.Fprintf(out, "      %-19s %s\n", "", f.Remedy)
-					}
 				}
 			}
 			if fatal > 0 {
@@ -65,6 +58,17 @@ func (c *common) doctorCommand() *cobra.Command {
 	cmd.Flags().StringVar(&setup, "setup", "", "only what this setup needs (default: every setup that starts its own brokers)")
 	attached.add(cmd)
 	return cmd
+}
+
+func showFinding(out io.Writer, f setups.Finding) {
+	mark := "ok  "
+	if !f.OK {
+		mark = "MISS"
+	}
+	fold(out, fmt.Sprintf("%s  %-19s ", mark, f.Code), f.Message, "")
+	if !f.OK {
+		fold(out, padded("", 26), f.Remedy, "")
+	}
 }
 
 // toCheck are the setups that doctor looks at. Without a name that is all but

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +38,8 @@ func (c *common) listCommand() *cobra.Command {
 				return printJSON(cmd.OutOrStdout(), all)
 			}
 			for _, l := range all {
-				fmt.Fprintf(cmd.OutOrStdout(), "%-18s %s\n%-18s aspects: %s; setups: %s; %s\n", l.ID, l.Title, "", strings.Join(l.Aspects, ", "), strings.Join(l.Setups, ", "), l.Risk)
+				fold(cmd.OutOrStdout(), padded(l.ID, 18)+" ", l.Title, "")
+				fold(cmd.OutOrStdout(), padded("", 19), fmt.Sprintf("aspects: %s; setups: %s; %s", strings.Join(l.Aspects, ", "), strings.Join(l.Setups, ", "), l.Risk), "")
 			}
 			return nil
 		},
@@ -134,17 +134,21 @@ func (c *common) showCommand() *cobra.Command {
 				return printJSON(cmd.OutOrStdout(), shown{listed{s.ID, s.Title, string(s.Risk), s.Setups, s.AspectIDs()}, s.Description, s.Params, criteria, guards, planOf(s, nil)})
 			}
 			out := cmd.OutOrStdout()
-			fmt.Fprintf(out, "%s: %s\n\n%s\n\n%s; setups: %s; %d brokers; at most %s\n", s.ID, s.Title, s.Description, s.Risk, strings.Join(s.Setups, ", "), s.Brokers, s.Deadline)
+			fold(out, "", s.ID+": "+s.Title, "")
+			fmt.Fprintln(out)
+			fold(out, "", s.Description, "")
+			fmt.Fprintf(out, "\n%s; setups: %s; %d brokers; at most %s\n", s.Risk, strings.Join(s.Setups, ", "), s.Brokers, s.Deadline)
 			if len(s.Params) > 0 {
 				fmt.Fprintln(out, "\nparameters")
-				w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+				var rows [][2]string
 				for _, p := range s.Params {
-					fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", p.Name, p.Type, spec.Format(p.Default), p.Doc)
+					rows = append(rows, [2]string{fmt.Sprintf("%s (%s) = %s", p.Name, p.Type, spec.Format(p.Default)), p.Doc})
 				}
-				w.Flush()
+				twoColumns(out, "  ", rows)
 			}
 			for _, a := range s.Aspects {
-				fmt.Fprintf(out, "\naspect %s: %s\n", a.ID, a.Title)
+				fmt.Fprintln(out)
+				fold(out, "", "aspect "+a.ID+": "+a.Title, "")
 				if len(a.Needs) > 0 {
 					fmt.Fprintf(out, "  needs: %s\n", strings.Join(a.Needs, ", "))
 				}
@@ -157,19 +161,16 @@ func (c *common) showCommand() *cobra.Command {
 }
 
 func showChecks(out io.Writer, heading, aspect string, checks []shownCheck) {
-	first := true
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	var rows [][2]string
 	for _, k := range checks {
-		if k.Aspect != aspect {
-			continue
+		if k.Aspect == aspect {
+			rows = append(rows, [2]string{k.Title, k.Op + " " + k.Value})
 		}
-		if first {
-			fmt.Fprintf(w, "  %s\n", heading)
-			first = false
-		}
-		fmt.Fprintf(w, "    %s\t%s %s\n", k.Title, k.Op, k.Value)
 	}
-	w.Flush()
+	if len(rows) > 0 {
+		fmt.Fprintln(out, "  "+heading)
+		twoColumns(out, "    ", rows)
+	}
 }
 
 func (c *common) planCommand() *cobra.Command {
@@ -209,12 +210,14 @@ func (c *common) planCommand() *cobra.Command {
 					}
 					fmt.Fprintf(cmd.OutOrStdout(), "%s%s\n", stage, note)
 				}
-				fmt.Fprintf(cmd.OutOrStdout(), "  %-16s %s\n  %-16s   %s: %s\n", p.ID, p.Title, "", p.Risk, p.Command)
+				out, below := cmd.OutOrStdout(), padded("", 21)
+				fold(out, "  "+padded(p.ID, 16)+" ", p.Title, "")
+				fold(out, below+p.Risk+": ", p.Command, " \\")
 				if p.Until != "" {
-					fmt.Fprintf(cmd.OutOrStdout(), "  %-16s   until %s\n", "", p.Until)
+					fold(out, below+"until ", p.Until, "")
 				}
 				if p.Cannot != "" {
-					fmt.Fprintf(cmd.OutOrStdout(), "  %-16s   CANNOT: %s\n", "", p.Cannot)
+					fold(out, below+"CANNOT: ", p.Cannot, "")
 				}
 			}
 			return unable

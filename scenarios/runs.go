@@ -132,7 +132,7 @@ func writeRuns(out io.Writer, chosen, all []run.Info) {
 	}
 	writeColumns(out, rows, scenarioColumn)
 	for _, note := range notes {
-		fmt.Fprintln(out, strings.Join(foldedAt(note, report.Width), "\n         "))
+		fold(out, "  ", note, "")
 	}
 }
 

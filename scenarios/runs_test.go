@@ -93,7 +93,7 @@ func TestRunsAreListedNewestFirstWhateverIsAmongThem(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"20261202-000700", "20261202-000800", "notes", "future", "half"} {
-		if !strings.Contains(out, "UNREADABLE "+filepath.Join(runs, name)) && !strings.Contains(strings.ReplaceAll(out, "\n         ", " "), filepath.Join(runs, name)) {
+		if !strings.Contains(out, "UNREADABLE "+filepath.Join(runs, name)) && !strings.Contains(strings.ReplaceAll(out, "\n  ", " "), filepath.Join(runs, name)) {
 			t.Errorf("%s is not told:\n%s", name, out)
 		}
 	}

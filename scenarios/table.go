@@ -245,7 +245,7 @@ func (t table) write(out io.Writer) {
 		t.part(out, from, min(len(t.Runs), from+fit))
 	}
 	for _, line := range t.Disagreements {
-		fmt.Fprintln(out, strings.Join(foldedAt("DISAGREE "+line, report.Width), "\n         "))
+		fold(out, "DISAGREE ", line, "")
 	}
 	if len(t.Disagreements) == 0 && len(t.Runs) > 1 {
 		fmt.Fprintln(out, "the runs agree on every criterion and on the verdict")
@@ -303,20 +303,6 @@ func clipped(text string, width int) string {
 		return text
 	}
 	return string([]rune(text)[:max(0, width-3)]) + "..."
-}
-
-// foldedAt breaks a line at spaces, the later parts of which are written nine
-// columns in.
-func foldedAt(line string, width int) (parts []string) {
-	for _, word := range strings.Fields(line) {
-		last := len(parts) - 1
-		if last < 0 || utf8.RuneCountInString(parts[last])+1+utf8.RuneCountInString(word) > width-9*min(last, 1) {
-			parts = append(parts, word)
-			continue
-		}
-		parts[last] += " " + word
-	}
-	return parts
 }
 
 // markdown renders the table for a page, such as the summary of a CI.

@@ -27,7 +27,7 @@ func TestProduceAllocatesPerRequestOnly(t *testing.T) {
 			recs[i] = record.Rec{Value: []byte("v")}
 		}
 		b := record.Build(record.BuildOptions{}, recs...)
-		request := &kafka.ProduceRequest{Acks: kafka.AcksAll, Partitions: []kafka.ProducePartition{{ID: id, Batch: b}}, Results: make([]kafka.ProduceResult, 1)}
+		request := &kafka.ProduceRequest{Acks: kafka.AcksAll, Partitions: []kafka.ProducePartition{{ID: id, Batch: checked(b)}}, Results: make([]kafka.ProduceResult, 1)}
 		return testing.AllocsPerRun(100, func() {
 			node.plane.Produce(request, func() {})
 			if request.Results[0].Err != nil {
@@ -45,9 +45,9 @@ func BenchmarkProduce(b *testing.B) {
 	for _, size := range []int{100, 16 << 10} {
 		b.Run(fmt.Sprint(size), func(b *testing.B) {
 			node, id := quick(b)
-			batch := record.Build(record.BuildOptions{}, record.Rec{Value: []byte(strings.Repeat("v", size))})
+			batch := checked(record.Build(record.BuildOptions{}, record.Rec{Value: []byte(strings.Repeat("v", size))}))
 			request := &kafka.ProduceRequest{Acks: kafka.AcksAll, Partitions: []kafka.ProducePartition{{ID: id, Batch: batch}}, Results: make([]kafka.ProduceResult, 1)}
-			b.SetBytes(int64(len(batch)))
+			b.SetBytes(int64(batch.Size()))
 			b.ReportAllocs()
 			for b.Loop() {
 				node.plane.Produce(request, func() {})

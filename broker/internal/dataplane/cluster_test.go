@@ -260,11 +260,11 @@ func (c *cluster) elect(id model.Partition, to model.NodeID) {
 }
 
 // produce sends one batch and waits for the answer.
-func (m *testNode) produce(id model.Partition, acks kafka.Acks, batch []byte) kafka.ProduceResult {
+func (m *testNode) produce(id model.Partition, acks kafka.Acks, batch record.Checked) kafka.ProduceResult {
 	return <-m.produceLater(id, acks, 10*time.Second, batch)
 }
 
-func (m *testNode) produceLater(id model.Partition, acks kafka.Acks, timeout time.Duration, batch []byte) chan kafka.ProduceResult {
+func (m *testNode) produceLater(id model.Partition, acks kafka.Acks, timeout time.Duration, batch record.Checked) chan kafka.ProduceResult {
 	request := &kafka.ProduceRequest{
 		Acks: acks, Timeout: timeout,
 		Partitions: []kafka.ProducePartition{{ID: id, Batch: batch}}, Results: make([]kafka.ProduceResult, 1),
@@ -284,12 +284,21 @@ func (c *cluster) send(id model.Partition, values ...string) model.Offset {
 	return result.Base
 }
 
-func batch(values ...string) []byte {
+func batch(values ...string) record.Checked {
 	recs := make([]record.Rec, len(values))
 	for i, v := range values {
 		recs[i] = record.Rec{Timestamp: time.Now().UnixMilli(), Value: []byte(v)}
 	}
-	return record.Build(record.BuildOptions{}, recs...)
+	return checked(record.Build(record.BuildOptions{}, recs...))
+}
+
+// checked is a batch as the edge hands it on.
+func checked(b []byte) record.Checked {
+	out, err := record.CheckProduce(b)
+	if err != nil {
+		panic(err)
+	}
+	return out
 }
 
 // values reads a partition on a node from an offset, as a consumer would.

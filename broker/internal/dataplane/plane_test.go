@@ -128,8 +128,8 @@ func TestProduceThatComesBeforeTheNewsIsServedInOrder(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	id := c.topic("orders", nil, 1, 2, 3)
 	c.send(id, "v0")
-	build := func(sequence int32) []byte {
-		return record.Build(record.BuildOptions{Producer: &record.Producer{ID: 7, Epoch: 0, Sequence: sequence}}, record.Rec{Timestamp: 1, Value: []byte("v")})
+	build := func(sequence int32) record.Checked {
+		return checked(record.Build(record.BuildOptions{Producer: &record.Producer{ID: 7, Epoch: 0, Sequence: sequence}}, record.Rec{Timestamp: 1, Value: []byte("v")}))
 	}
 	var waiting []chan kafka.ProduceResult
 	for i := range int32(20) {
@@ -280,7 +280,7 @@ func TestListOffsets(t *testing.T) {
 	c := newCluster(t, 1, nil)
 	id := c.topic("orders", nil, 1)
 	for _, at := range []int64{1000, 3000, 2000} {
-		b := record.Build(record.BuildOptions{}, record.Rec{Timestamp: at, Value: []byte("v")})
+		b := checked(record.Build(record.BuildOptions{}, record.Rec{Timestamp: at, Value: []byte("v")}))
 		if r := c.nodes[0].produce(id, kafka.AcksAll, b); r.Err != nil {
 			t.Fatal(r.Err)
 		}
@@ -559,8 +559,8 @@ func TestRetentionDeletesWholeSegmentsOnEveryReplica(t *testing.T) {
 func TestIdempotentRetryAfterLeaderChangeIsADuplicate(t *testing.T) {
 	c := newCluster(t, 3, nil)
 	id := c.topic("orders", nil, 1, 2, 3)
-	build := func(sequence int32) []byte {
-		return record.Build(record.BuildOptions{Producer: &record.Producer{ID: 7, Epoch: 0, Sequence: sequence}}, record.Rec{Timestamp: 1, Value: []byte("v")})
+	build := func(sequence int32) record.Checked {
+		return checked(record.Build(record.BuildOptions{Producer: &record.Producer{ID: 7, Epoch: 0, Sequence: sequence}}, record.Rec{Timestamp: 1, Value: []byte("v")}))
 	}
 	for i := range int32(3) {
 		if r := c.nodes[0].produce(id, kafka.AcksAll, build(i)); r.Err != nil || r.Base != model.Offset(i) {

@@ -119,7 +119,7 @@ func (p *Plane) produceOne(call *produceCall, index int, lease, patient bool) bo
 		result.Err = errDiskFull(part.ID.String())
 		return true
 	}
-	size := len(part.Batch)
+	size := part.Batch.Size()
 	var buffer [16]waiter
 	finished := buffer[:0]
 

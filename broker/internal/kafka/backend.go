@@ -6,6 +6,7 @@ import (
 
 	"github.com/ister-mq/ister/broker/internal/metadata"
 	"github.com/ister-mq/ister/broker/internal/model"
+	"github.com/ister-mq/ister/broker/internal/record"
 )
 
 // Backend is what the listener serves: one node's view of the cluster, its
@@ -86,10 +87,9 @@ type ProduceRequest struct {
 // ProducePartition is one batch for one partition.
 type ProducePartition struct {
 	ID model.Partition
-	// Batch is exactly one v2 record batch, already checked by
-	// record.CheckProduce (CRC included) and free of control records. It aliases
-	// the request buffer. The backend may stamp offset and leader epoch in place.
-	Batch []byte
+	// Batch aliases the request buffer. The backend may stamp offset and leader
+	// epoch in place.
+	Batch record.Checked
 }
 
 // ProduceResult is the outcome for one partition.

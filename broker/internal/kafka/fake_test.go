@@ -254,7 +254,7 @@ func (n *fakeNode) Produce(req *ProduceRequest, done func()) {
 			req.Results[i].Err = err
 			continue
 		}
-		req.Results[i] = log.append(part.Batch, p.LeaderEpoch)
+		req.Results[i] = log.append(part.Batch.Bytes(), p.LeaderEpoch)
 	}
 	holding := n.holding
 	if holding {

@@ -203,14 +203,15 @@ func (p *produceCall) admit(part *producePart, topic *metadata.Topic, version in
 		part.refuse(kerr.UnsupportedCompressionType, "zstd needs Produce version 7 or later")
 		return
 	}
-	if err := record.CheckProduce(b); err != nil {
+	checked, err := record.CheckProduce(b)
+	if err != nil {
 		part.code, part.message = codeOf(err), *messageOf(err)
 		return
 	}
 	part.slot = len(p.req.Partitions)
 	p.req.Partitions = append(p.req.Partitions, ProducePartition{
 		ID:    model.Partition{Topic: topic.ID, Index: part.index},
-		Batch: b,
+		Batch: checked,
 	})
 }
 

@@ -17,7 +17,7 @@
 // Files:
 //
 //	header.go     Header, Parse, Check, Next, Stamp
-//	produce.go    CheckProduce: what a leader asks of a client's batch
+//	produce.go    CheckProduce: what a leader asks of a client's batch; Checked: the answer
 //	decode.go     Decode: the records inside, for tools, tests and time look-ups
 //	compress.go   codecs, bounded
 //	build.go      Build: batches for tests, the simulator and tools

@@ -5,8 +5,35 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/ister-mq/ister/broker/internal/model"
 	"github.com/ister-mq/ister/broker/internal/refusal"
 )
+
+// Checked is one whole batch that CheckProduce accepted. Nothing else makes one, so
+// whoever holds one need not look again. It aliases the bytes that were checked,
+// which must not change but by Stamp. The zero value has no batch.
+type Checked struct {
+	bytes  []byte
+	header Header
+}
+
+// Bytes is the batch.
+func (c Checked) Bytes() []byte { return c.bytes }
+
+// Size is the batch in bytes, header included.
+func (c Checked) Size() int { return len(c.bytes) }
+
+// Header is the batch's header as it was checked.
+func (c Checked) Header() Header { return c.header }
+
+// Stamp writes base offset and leader epoch into the batch and returns the header
+// that it has now. Both lie outside the checksum.
+func (c Checked) Stamp(base model.Offset, epoch model.LeaderEpoch) Header {
+	Stamp(c.bytes, base, epoch)
+	h := c.header
+	h.BaseOffset, h.LeaderEpoch = base, epoch
+	return h
+}
 
 // CheckProduce judges what a client sent for one partition: exactly one whole
 // batch of format 2 with a matching checksum, record counts that agree, and for
@@ -15,14 +42,21 @@ import (
 // than everything else it does; their count is bounded by what the header states,
 // and consumers check what they unpack. Refusals: CORRUPT_BATCH,
 // UNSUPPORTED_FORMAT.
-func CheckProduce(b []byte) error {
+func CheckProduce(b []byte) (Checked, error) {
 	h, err := Check(b)
-	if err != nil {
-		if errors.Is(err, ErrShort) {
-			return corrupt(fmt.Sprintf("the batch is cut short at %d bytes", len(b)))
-		}
-		return err
+	if err == nil {
+		err = checkClient(b, h)
+	} else if errors.Is(err, ErrShort) {
+		err = corrupt(fmt.Sprintf("the batch is cut short at %d bytes", len(b)))
 	}
+	if err != nil {
+		return Checked{}, err
+	}
+	return Checked{bytes: b, header: h}, nil
+}
+
+// checkClient judges what the checksum cannot.
+func checkClient(b []byte, h Header) error {
 	switch {
 	case len(b) != h.Size():
 		return corrupt(fmt.Sprintf("%d bytes follow the first batch; a produce request holds one batch per partition", len(b)-h.Size()))

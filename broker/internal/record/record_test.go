@@ -42,7 +42,7 @@ func TestBuildDecodeRoundTrip(t *testing.T) {
 				t.Errorf("codec %d, record %d: %+v, want %+v", codec, i, got[i], want)
 			}
 		}
-		if err := CheckProduce(b); err != nil {
+		if _, err := CheckProduce(b); err != nil {
 			t.Errorf("codec %d: %v", codec, err)
 		}
 		if codec != None {
@@ -93,7 +93,7 @@ func TestEveryPrefixIsShort(t *testing.T) {
 		if _, _, err := Parse(b[:n]); !errors.Is(err, ErrShort) {
 			t.Fatalf("%d of %d bytes: %v", n, len(b), err)
 		}
-		if err := CheckProduce(b[:n]); !refusal.Is(err, refusal.CorruptBatch) {
+		if _, err := CheckProduce(b[:n]); !refusal.Is(err, refusal.CorruptBatch) {
 			t.Fatalf("produce of %d bytes: %v", n, err)
 		}
 	}
@@ -149,11 +149,11 @@ func TestCheckProduceRefuses(t *testing.T) {
 		"bad epoch":     {Build(BuildOptions{Producer: &Producer{ID: 1, Epoch: -1, Sequence: 0}}, someRecs...), refusal.CorruptBatch},
 		"length of 2G":  {func() []byte { b := Build(BuildOptions{}, someRecs...); b[atLength] = 0x7f; return b }(), refusal.CorruptBatch},
 	} {
-		if err := CheckProduce(c.batch); !refusal.Is(err, c.reason) {
+		if _, err := CheckProduce(c.batch); !refusal.Is(err, c.reason) {
 			t.Errorf("%s: %v, want %s", name, err, c.reason)
 		}
 	}
-	if err := CheckProduce(Build(BuildOptions{Producer: &Producer{ID: 1, Epoch: 2, Sequence: 3}}, someRecs...)); err != nil {
+	if _, err := CheckProduce(Build(BuildOptions{Producer: &Producer{ID: 1, Epoch: 2, Sequence: 3}}, someRecs...)); err != nil {
 		t.Errorf("an idempotent batch: %v", err)
 	}
 }
@@ -206,16 +206,23 @@ func FuzzBatch(f *testing.F) {
 		if batch, rest, _, err := Next(b); err == nil && len(batch)+len(rest) != len(b) {
 			t.Fatal("bytes got lost")
 		}
-		if err := CheckProduce(b); err == nil {
-			if _, err := Check(b); err != nil {
-				t.Fatal("accepted without a sound checksum")
+		if checked, err := CheckProduce(b); err == nil {
+			h, err := Check(b)
+			if err != nil || checked.Header() != h || !bytes.Equal(checked.Bytes(), b) {
+				t.Fatalf("accepted %+v with %v", checked.Header(), err)
 			}
+			stamped := checked.Stamp(9, 3)
+			if h, err := Check(b); err != nil || h != stamped || h.BaseOffset != 9 || h.LeaderEpoch != 3 {
+				t.Fatalf("stamped %+v, read back %+v, %v", stamped, h, err)
+			}
+		} else if checked.Size() != 0 {
+			t.Fatalf("refused, yet %d bytes count as checked", checked.Size())
 		}
 		if err == nil {
 			// With the checksum made good, the parts behind it are reached, too.
 			sound := append([]byte{}, b[:size]...)
 			Seal(sound)
-			_ = CheckProduce(sound)
+			_, _ = CheckProduce(sound)
 			if recs, err := Decode(sound, 1<<16); err == nil && len(recs) != int(h.Records) {
 				t.Fatalf("%d records of %d", len(recs), h.Records)
 			}
@@ -232,7 +239,7 @@ func BenchmarkCheckProduce(b *testing.B) {
 	b.SetBytes(int64(len(batch)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := CheckProduce(batch); err != nil {
+		if _, err := CheckProduce(batch); err != nil {
 			b.Fatal(err)
 		}
 	}

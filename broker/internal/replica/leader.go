@@ -31,19 +31,16 @@ type ProduceResult struct {
 
 // Produce appends one record batch as the leader; the batch is stamped in place.
 // Refusals: NOT_LEADER, LEASE_EXPIRED, NOT_ENOUGH_REPLICAS (the ISR is below min
-// ISR, so nothing could be committed), BATCH_TOO_LARGE, those of
-// record.CheckProduce and of the producer's sequence check.
-func (r *Replica) Produce(batch []byte, leaseValid bool, now time.Time) (ProduceResult, error) {
+// ISR, so nothing could be committed), BATCH_TOO_LARGE, and those of the producer's
+// sequence check.
+func (r *Replica) Produce(batch record.Checked, leaseValid bool, now time.Time) (ProduceResult, error) {
 	if r.role != RoleLeader {
 		return ProduceResult{}, notLeader(r.id, r.Leader())
 	}
-	if err := r.judgeProduce(batch, leaseValid); err != nil {
+	if err := r.judgeProduce(batch.Size(), leaseValid); err != nil {
 		return ProduceResult{}, err
 	}
-	header, _, err := record.Parse(batch)
-	if err != nil {
-		return ProduceResult{}, err
-	}
+	header := batch.Header()
 	result := ProduceResult{LogStart: r.log.LogStart(), Epoch: r.partition.LeaderEpoch}
 	if header.Idempotent() {
 		duplicate, first, err := r.log.CheckSequence(header)
@@ -55,6 +52,7 @@ func (r *Replica) Produce(batch []byte, leaseValid bool, now time.Time) (Produce
 			return result, nil
 		}
 	}
+	var err error
 	result.First, result.Last, err = r.log.AppendLeader(batch, r.partition.LeaderEpoch)
 	if err != nil {
 		return ProduceResult{}, fmt.Errorf("append to %s: %w", r.id, err)
@@ -83,7 +81,7 @@ func (r *Replica) unknownProducer(h record.Header, err error) error {
 		"start its sequence again at 0 with a new producer epoch")
 }
 
-func (r *Replica) judgeProduce(batch []byte, leaseValid bool) error {
+func (r *Replica) judgeProduce(size int, leaseValid bool) error {
 	switch {
 	case !leaseValid:
 		return refusal.New(refusal.LeaseExpired, r.id.String(), "the leader has not heard from the controller for too long", "retry")
@@ -91,12 +89,12 @@ func (r *Replica) judgeProduce(batch []byte, leaseValid bool) error {
 		return refusal.New(refusal.NotEnoughReplicas, r.id.String(),
 			fmt.Sprintf("%d replicas are in sync, fewer than min.insync.replicas", len(r.partition.ISR)),
 			"retry; bring the missing nodes back if it stays so")
-	case len(batch) > r.cfg.MaxBatchBytes:
+	case size > r.cfg.MaxBatchBytes:
 		return refusal.New(refusal.BatchTooLarge, r.id.String(),
-			fmt.Sprintf("the batch has %d bytes, at most %d are allowed", len(batch), r.cfg.MaxBatchBytes),
+			fmt.Sprintf("the batch has %d bytes, at most %d are allowed", size, r.cfg.MaxBatchBytes),
 			"send smaller batches, or raise max.message.bytes on the topic")
 	}
-	return record.CheckProduce(batch)
+	return nil
 }
 
 // Flushed says that the own log was synced, up to durable or further. It reports

@@ -180,7 +180,11 @@ func (c *cluster) produce(r *Replica, d *datadriven.TestData) string {
 	if d.HasArg("corrupt") {
 		batch[len(batch)-1] ^= 1
 	}
-	result, err := r.Produce(batch, number(d, "lease", 1) == 1, c.now)
+	var result ProduceResult
+	checked, err := record.CheckProduce(batch)
+	if err == nil {
+		result, err = r.Produce(checked, number(d, "lease", 1) == 1, c.now)
+	}
 	if err != nil {
 		return strings.TrimSpace(reason(err)) + "\n"
 	}

@@ -11,8 +11,12 @@ import (
 	"github.com/ister-mq/ister/broker/internal/vfs"
 )
 
-func benchBatch(bytes int) []byte {
-	return record.Build(record.BuildOptions{}, record.Rec{Value: make([]byte, bytes)})
+func benchBatch(tb testing.TB, bytes int) record.Checked {
+	batch, err := record.CheckProduce(record.Build(record.BuildOptions{}, record.Rec{Value: make([]byte, bytes)}))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return batch
 }
 
 func benchConfig(dir string) Config { return Config{FS: vfs.OS{}, Dir: dir} }
@@ -22,8 +26,8 @@ func BenchmarkAppend(b *testing.B) {
 	for _, size := range []int{400, 16 << 10, 1 << 20} {
 		b.Run(fmt.Sprintf("bytes=%d", size), func(b *testing.B) {
 			l := mustOpen(b, benchConfig(b.TempDir()+"/log"))
-			batch := benchBatch(size)
-			b.SetBytes(int64(len(batch)))
+			batch := benchBatch(b, size)
+			b.SetBytes(int64(batch.Size()))
 			b.ReportAllocs()
 			for b.Loop() {
 				if _, _, err := l.AppendLeader(batch, 0); err != nil {
@@ -44,9 +48,9 @@ func BenchmarkAppend(b *testing.B) {
 // BenchmarkRead reads a log of 16 KiB batches from start to end, 1 MiB at a time.
 func BenchmarkRead(b *testing.B) {
 	l := mustOpen(b, benchConfig(b.TempDir()+"/log"))
-	batch := benchBatch(16 << 10)
+	batch := benchBatch(b, 16<<10)
 	for range 4096 {
-		mustAppend(b, l, batch, 0)
+		mustAppend(b, l, batch.Bytes(), 0)
 	}
 	buf := make([]byte, 0, 1<<20+readAhead)
 	b.SetBytes(1 << 20)
@@ -57,7 +61,7 @@ func BenchmarkRead(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		if at += model.Offset(len(out) / len(batch)); at == l.LogEnd() {
+		if at += model.Offset(len(out) / batch.Size()); at == l.LogEnd() {
 			at = 0
 		}
 	}
@@ -95,7 +99,7 @@ func benchFlush(b *testing.B, journal bool, n, size int) {
 			b.Fatal(err)
 		}
 	}
-	batch := benchBatch(size)
+	batch := benchBatch(b, size)
 	var round sync.WaitGroup
 	var worst time.Duration
 	one := func() {

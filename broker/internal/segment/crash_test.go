@@ -221,7 +221,14 @@ func (h *history) append() {
 			h.t.Fatal(err)
 		}
 	} else {
-		mustAppend(h.t, h.l, b, h.ref.epoch)
+		for rest := b; len(rest) > 0; {
+			batch, after, _, err := record.Next(rest)
+			if err != nil {
+				h.t.Fatal(err)
+			}
+			mustAppend(h.t, h.l, batch, h.ref.epoch)
+			rest = after
+		}
 	}
 	for rest := b; len(rest) > 0; {
 		var batch []byte
@@ -393,7 +400,7 @@ func TestEveryFaultKeepsWhatWasDurable(t *testing.T) {
 		var ref reference
 		for i := range 60 {
 			b := produced(1, 0, int32(2*i), 2)
-			if _, _, err := l.AppendLeader(b, 0); err == nil {
+			if _, _, err := appendLeader(l, b, 0); err == nil {
 				ref.append(b)
 			}
 			if i%6 == 5 && l.Sync() == nil {

@@ -148,14 +148,13 @@ func (l *Log) poison(err error) error {
 	return err
 }
 
-// AppendLeader appends whole batches that record.CheckProduce accepted, giving them
-// the next offsets and the epoch, in place. The bytes are in the page cache when it
-// returns, and readable; they are durable after a sync. After an error nothing was
-// appended.
-func (l *Log) AppendLeader(batches []byte, epoch model.LeaderEpoch) (first, last model.Offset, err error) {
+// AppendLeader appends a client's batch, giving it the next offsets and the epoch,
+// in place. The bytes are in the page cache when it returns, and readable; they are
+// durable after a sync. After an error nothing was appended.
+func (l *Log) AppendLeader(batch record.Checked, epoch model.LeaderEpoch) (first, last model.Offset, err error) {
 	l.mu.Lock()
 	err = l.usable()
-	next, lastEpoch := l.end, l.epochs.last()
+	first, lastEpoch := l.end, l.epochs.last()
 	l.mu.Unlock()
 	if err != nil {
 		return 0, 0, err
@@ -164,25 +163,15 @@ func (l *Log) AppendLeader(batches []byte, epoch model.LeaderEpoch) (first, last
 		return 0, 0, refusal.New(refusal.FencedLeaderEpoch, path.Base(l.cfg.Dir),
 			fmt.Sprintf("leader epoch %d is older than the log's epoch %d", epoch, lastEpoch), "look up the leader again")
 	}
-	first = next
-	l.headers = l.headers[:0]
-	for rest := batches; len(rest) > 0; {
-		batch, after, h, err := record.Next(rest)
-		if err != nil {
-			return 0, 0, fmt.Errorf("append batch: %w", err)
-		}
-		record.Stamp(batch, next, epoch)
-		h.BaseOffset, h.LeaderEpoch = next, epoch
-		if h.LastOffset() >= math.MaxInt64-1 {
-			return 0, 0, fmt.Errorf("append batch: offset %d is the last there is", next)
-		}
-		l.headers = append(l.headers, h)
-		next, rest = h.NextOffset(), after
+	h := batch.Stamp(first, epoch)
+	if h.LastOffset() < first || h.LastOffset() >= math.MaxInt64-1 {
+		return 0, 0, fmt.Errorf("append batch: offset %d is the last there is", first)
 	}
-	if err := l.write(batches); err != nil {
+	l.headers = append(l.headers[:0], h)
+	if err := l.write(batch.Bytes()); err != nil {
 		return 0, 0, err
 	}
-	return first, next - 1, nil
+	return first, h.LastOffset(), nil
 }
 
 // AppendFollower appends batches exactly as the leader sent them. Each must begin at

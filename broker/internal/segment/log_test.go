@@ -62,9 +62,18 @@ func produced(id model.ProducerID, epoch model.ProducerEpoch, sequence int32, n 
 	return record.Build(record.BuildOptions{Producer: &record.Producer{ID: id, Epoch: epoch, Sequence: sequence}}, recs...)
 }
 
+// appendLeader checks a batch, as a leader's edge does, and appends it.
+func appendLeader(l *Log, batch []byte, epoch model.LeaderEpoch) (first, last model.Offset, err error) {
+	checked, err := record.CheckProduce(batch)
+	if err != nil {
+		return 0, 0, err
+	}
+	return l.AppendLeader(checked, epoch)
+}
+
 func mustAppend(t testing.TB, l *Log, batch []byte, epoch model.LeaderEpoch) (first, last model.Offset) {
 	t.Helper()
-	first, last, err := l.AppendLeader(batch, epoch)
+	first, last, err := appendLeader(l, batch, epoch)
 	if err != nil {
 		t.Fatalf("append: %v", err)
 	}
@@ -214,7 +223,7 @@ func TestFollowerRefusesGapsAndDamage(t *testing.T) {
 	if l.LogEnd() != 2 {
 		t.Errorf("log end %d", l.LogEnd())
 	}
-	if _, _, err := l.AppendLeader(plain(1, 1), 3); !refusal.Is(err, refusal.FencedLeaderEpoch) {
+	if _, _, err := appendLeader(l, plain(1, 1), 3); !refusal.Is(err, refusal.FencedLeaderEpoch) {
 		t.Errorf("append in an older epoch: %v", err)
 	}
 }
@@ -224,7 +233,7 @@ func TestDiskFullLeavesLogUsable(t *testing.T) {
 	l := mustOpen(t, testConfig(faulty))
 	mustAppend(t, l, plain(0, 2), 0)
 	faulty.FailNth(vfs.OpWrite, 1, errors.New("no space left on device"))
-	if _, _, err := l.AppendLeader(plain(1, 2), 0); err == nil {
+	if _, _, err := appendLeader(l, plain(1, 2), 0); err == nil {
 		t.Fatal("the append went through")
 	}
 	if l.LogEnd() != 2 {
@@ -258,7 +267,7 @@ func TestFailedSyncPoisons(t *testing.T) {
 	if err := l.Sync(); !errors.Is(err, ErrPoisoned) {
 		t.Errorf("second sync: %v", err)
 	}
-	if _, _, err := l.AppendLeader(plain(1, 1), 0); !errors.Is(err, ErrPoisoned) {
+	if _, _, err := appendLeader(l, plain(1, 1), 0); !errors.Is(err, ErrPoisoned) {
 		t.Errorf("append: %v", err)
 	}
 	if err := l.TruncateTo(0); !errors.Is(err, ErrPoisoned) {

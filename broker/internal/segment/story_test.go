@@ -131,7 +131,7 @@ func (s *story) batch(d *datadriven.TestData) []byte {
 func (s *story) append(d *datadriven.TestData, epoch model.LeaderEpoch) (string, error) {
 	out := ""
 	for range number(d, "times", 1) {
-		first, last, err := s.l.AppendLeader(s.batch(d), epoch)
+		first, last, err := appendLeader(s.l, s.batch(d), epoch)
 		if err != nil {
 			return out, err
 		}

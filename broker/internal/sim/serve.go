@@ -5,6 +5,7 @@ import (
 
 	"github.com/ister-mq/ister/broker/internal/metadata"
 	"github.com/ister-mq/ister/broker/internal/model"
+	"github.com/ister-mq/ister/broker/internal/record"
 	"github.com/ister-mq/ister/broker/internal/refusal"
 	"github.com/ister-mq/ister/broker/internal/replica"
 )
@@ -69,8 +70,11 @@ func (l *local) settle() {
 // produce is the leader's end of a produce request.
 func (l *local) produce(p *send, answer func(func())) {
 	n := l.node
-	batch := append([]byte{}, p.batch...)
-	result, err := l.replica.Produce(batch, n.leaseValid(), n.s.now)
+	var result replica.ProduceResult
+	batch, err := record.CheckProduce(append([]byte{}, p.batch...))
+	if err == nil {
+		result, err = l.replica.Produce(batch, n.leaseValid(), n.s.now)
+	}
 	if err != nil {
 		if refusal.As(err) == nil {
 			n.s.fail("durable-survives", "node %d appends to %s: %v", n.id, short(l.id()), err)

@@ -41,12 +41,15 @@ func singleFigures(ctx context.Context, c *cluster) error {
 		if _, _, err := singles(topic, leaders, s, s.requests/10); err != nil {
 			return err
 		}
+		before := c.cpu()
 		took, latencies, err := singles(topic, leaders, s, s.requests)
 		if err != nil {
 			return err
 		}
+		perRequest := (c.cpu() - before) / time.Duration(len(latencies))
 		row("one record a request, "+s.name, fmt.Sprintf("%.0f/s", float64(len(latencies))/took.Seconds()),
-			fmt.Sprintf("p50 %s p99 %s", percentile(latencies, 0.5).Round(10*time.Microsecond), percentile(latencies, 0.99).Round(10*time.Microsecond)))
+			fmt.Sprintf("p50 %s p99 %s", percentile(latencies, 0.5).Round(10*time.Microsecond), percentile(latencies, 0.99).Round(10*time.Microsecond)),
+			fmt.Sprintf("broker CPU %d µs a request", perRequest.Microseconds()))
 	}
 	return nil
 }
@@ -134,10 +137,12 @@ func pump(addr string, request []byte, n, depth int) ([]time.Duration, error) {
 	}
 	defer conn.Close()
 	sent := make(chan time.Time, depth)
+	room := make(chan struct{}, depth) // a token for each request in flight
 	failed := make(chan error, 1)
 	go func() {
 		defer close(sent)
 		for i := 0; i < n; i++ {
+			room <- struct{}{}
 			sent <- time.Now()
 			if _, err := conn.Write(request); err != nil {
 				failed <- err
@@ -152,6 +157,7 @@ func pump(addr string, request []byte, n, depth int) ([]time.Duration, error) {
 			return latencies, err
 		}
 		latencies = append(latencies, time.Since(at))
+		<-room
 	}
 	select {
 	case err := <-failed:

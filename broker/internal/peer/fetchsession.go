@@ -1,6 +1,7 @@
 package peer
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,10 +17,15 @@ import (
 // one is given up after use.
 const bufferKeepMax = 8 << 20
 
+// readAheadBytes lets the head and what follows it come by one read; longer bodies
+// are read past it.
+const readAheadBytes = 16 << 10
+
 // FetchClient is the follower's side of a session. Not for concurrent use,
 // except Close.
 type FetchClient struct {
 	conn     *trackedConn
+	reader   *bufio.Reader
 	to       Target
 	sequence uint32
 	out      []byte // the last request
@@ -33,7 +39,7 @@ func (e *Endpoint) OpenFetch(ctx context.Context, to Target) (*FetchClient, erro
 	if err != nil {
 		return nil, fmt.Errorf("open fetch session to node %v: %w", to.Node, err)
 	}
-	return &FetchClient{conn: c, to: to}, nil
+	return &FetchClient{conn: c, reader: bufio.NewReaderSize(c, readAheadBytes), to: to}, nil
 }
 
 // Fetch makes one request. The batches of response belong to the client and are
@@ -66,7 +72,7 @@ func (c *FetchClient) exchange(response *FetchResponse) error {
 		c.out = nil
 	}
 	var head [fetchHeadSize]byte
-	if _, err := io.ReadFull(c.conn, head[:]); err != nil {
+	if _, err := io.ReadFull(c.reader, head[:]); err != nil {
 		return err
 	}
 	h, err := parseFetchHead(head[:])
@@ -79,7 +85,7 @@ func (c *FetchClient) exchange(response *FetchResponse) error {
 	}
 	// The batches of the answer before were valid until now.
 	c.in = sized(c.in, int(h.meta)+int(h.body))
-	if _, err := io.ReadFull(c.conn, c.in); err != nil {
+	if _, err := io.ReadFull(c.reader, c.in); err != nil {
 		return err
 	}
 	meta, body := c.in[:h.meta], c.in[h.meta:]
@@ -177,9 +183,10 @@ func readTurns(ctx context.Context, c net.Conn, turn *fetchTurn, requests chan<-
 	var head [fetchHeadSize]byte
 	var meta []byte
 	answered := true
+	reader := bufio.NewReaderSize(c, readAheadBytes)
 	for {
 		_ = c.SetReadDeadline(time.Now().Add(fetchWaitMax + fetchReadGrace))
-		if _, err := io.ReadFull(c, head[:]); err != nil {
+		if _, err := io.ReadFull(reader, head[:]); err != nil {
 			return
 		}
 		h, err := parseFetchHead(head[:])
@@ -187,7 +194,7 @@ func readTurns(ctx context.Context, c net.Conn, turn *fetchTurn, requests chan<-
 			return
 		}
 		meta = sized(meta, int(h.meta))
-		if _, err := io.ReadFull(c, meta); err != nil {
+		if _, err := io.ReadFull(reader, meta); err != nil {
 			return
 		}
 		if !answered {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"net"
@@ -361,12 +362,21 @@ func FuzzFetchWire(f *testing.F) {
 	})
 }
 
+// BenchmarkFetchSession is one round: what a record alone in its batch costs, and
+// what much data does.
 func BenchmarkFetchSession(b *testing.B) {
+	for _, c := range []struct{ partitions, bytes int }{{1, 200}, {12, 64 << 10}} {
+		b.Run(fmt.Sprintf("partitions=%d,bytes=%d", c.partitions, c.bytes), func(b *testing.B) {
+			benchFetchSession(b, c.partitions, make([]byte, c.bytes))
+		})
+	}
+}
+
+func benchFetchSession(b *testing.B, partitions int, batch []byte) {
 	x, y := listen(b, member(1)), listen(b, member(2))
-	batch := make([]byte, 64<<10)
 	s := &scripted{closed: make(chan struct{})}
 	s.respond = func(_ context.Context, _ *FetchRequest, response *FetchResponse) error {
-		for i := range 12 {
+		for i := range partitions {
 			response.Partitions = append(response.Partitions, FetchResult{Partition: model.Partition{Index: int32(i)}, Batches: batch})
 		}
 		return nil
@@ -377,9 +387,9 @@ func BenchmarkFetchSession(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	request := &FetchRequest{MaxBytes: 8 << 20, Changed: make([]FetchPosition, 12)}
+	request := &FetchRequest{MaxBytes: 8 << 20, Changed: make([]FetchPosition, partitions)}
 	var response FetchResponse
-	b.SetBytes(12 * int64(len(batch)))
+	b.SetBytes(int64(partitions * len(batch)))
 	b.ReportAllocs()
 	for b.Loop() {
 		if err := c.Fetch(b.Context(), request, &response); err != nil {

@@ -331,6 +331,7 @@ func (q *Quorum) Close() error {
 		terr := q.transport.Close()
 		close(q.stop)
 		q.wait.Wait()
+		q.transport.mute()
 		q.closeErr = errors.Join(err, terr, q.store.close())
 	})
 	return q.closeErr

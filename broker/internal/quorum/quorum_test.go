@@ -97,6 +97,34 @@ type testNode struct {
 	dir     string
 }
 
+// A heartbeat is handled on its connection's goroutine, and may write a new term.
+func TestStoreStaysOpenForTheHeartbeatUnderWay(t *testing.T) {
+	n := startNode(t, 1, t.TempDir(), "127.0.0.1:0")
+	leader := startNode(t, 2, t.TempDir(), "127.0.0.1:0")
+	handling, handled := make(chan struct{}), make(chan struct{})
+	n.transport.SetHeartbeatHandler(func(raft.RPC) {
+		defer close(handled)
+		close(handling)
+		<-n.stop // the close goes on meanwhile
+		for term := range uint64(200) {
+			if err := n.store.SetUint64([]byte("CurrentTerm"), term); err != nil {
+				t.Errorf("the term of a heartbeat: %v", err)
+				return
+			}
+		}
+	})
+	go func() {
+		id := serverID(n.member)
+		beat := raft.AppendEntriesRequest{RPCHeader: raft.RPCHeader{ProtocolVersion: raft.ProtocolVersionMax, Addr: []byte("leader")}, Term: 7, Leader: []byte("leader")}
+		_ = leader.transport.AppendEntries(id, raft.ServerAddress(string(id)+"@"+n.member.Address), &beat, &raft.AppendEntriesResponse{})
+	}()
+	<-handling
+	if err := n.Close(); err != nil {
+		t.Error(err)
+	}
+	<-handled
+}
+
 type testCluster struct {
 	t     testing.TB
 	nodes []*testNode

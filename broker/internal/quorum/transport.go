@@ -5,6 +5,7 @@ import (
 	"net"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/hashicorp/raft"
@@ -86,6 +87,31 @@ func (l layer) Dial(address raft.ServerAddress, timeout time.Duration) (net.Conn
 type transport struct {
 	*raft.NetworkTransport
 	nudges *nudger
+
+	// beating is held, shared, while a heartbeat is handled. Raft does that on the
+	// connection's goroutine, which its Shutdown does not wait for, and a new term is
+	// written to the store: a store closed meanwhile makes raft panic.
+	beating sync.RWMutex
+	muted   bool // under beating: heartbeats are no longer handled
+}
+
+// SetHeartbeatHandler implements raft.Transport.
+func (t *transport) SetHeartbeatHandler(handle func(raft.RPC)) {
+	t.NetworkTransport.SetHeartbeatHandler(func(rpc raft.RPC) {
+		t.beating.RLock()
+		defer t.beating.RUnlock()
+		if !t.muted {
+			handle(rpc)
+		}
+	})
+}
+
+// mute waits for the heartbeats under way and has no other handled. The transport
+// is closed, which answers those who sent them.
+func (t *transport) mute() {
+	t.beating.Lock()
+	defer t.beating.Unlock()
+	t.muted = true
 }
 
 // AppendEntriesPipeline implements raft.Transport.

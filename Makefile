@@ -7,7 +7,9 @@ SEEDS  ?= 200
 SEED   ?=
 ROUNDS ?= 20
 SCENARIO ?= broker-scaling
-LDFLAGS := -s -w
+# Also where the toolchain stamps no commit: two builds have to be told apart.
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null)
+LDFLAGS := -s -w $(if $(VERSION),-X main.version=$(VERSION))
 
 .PHONY: help
 help: ## list the targets

@@ -1,8 +1,11 @@
 package broker
 
 import (
+	"errors"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -218,4 +221,80 @@ func TestStartRefusals(t *testing.T) {
 	if names, err := os.ReadDir(filepath.Dir(other.DataDir)); err != nil || len(names) != 0 {
 		t.Errorf("a refused start left %v, %v", names, err)
 	}
+}
+
+// TestDirectoryOfSomebodyElseIsLeftAlone: a mistyped --data-dir is not formatted, and
+// one that lost its identity does not become another node's.
+func TestDirectoryOfSomebodyElseIsLeftAlone(t *testing.T) {
+	for name, c := range map[string]struct {
+		files []string
+		says  string // "": it starts
+	}{
+		"somebody's files":            {[]string{"notes.txt", "src/main.go"}, "it holds notes.txt, src"},
+		"many files":                  {[]string{"a", "b", "c", "d", "e"}, "a, b, c and 2 more"},
+		"logs without an identity":    {[]string{"logs/0b5e-0/00000000000000000000.log"}, "partition logs and no identity"},
+		"a quorum without identity":   {[]string{"raft/meta"}, "cluster state and no identity"},
+		"a fresh file system":         {[]string{"lost+found/x", ".snapshot"}, ""},
+		"a first start was cut short": {[]string{"node.lock", "identity.new"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			parent := t.TempDir()
+			dir := filepath.Join(parent, "n0")
+			for _, file := range c.files {
+				path := filepath.Join(dir, file)
+				if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o755), os.WriteFile(path, []byte("mine"), 0o644)); err != nil {
+					t.Fatal(err)
+				}
+			}
+			before := tree(t, dir)
+			b, err := New(testConfig(t, parent, 0, freePorts(t, 3), nil), Options{})
+			if err == nil {
+				b.node.Kill()
+			}
+			switch {
+			case c.says == "" && err != nil:
+				t.Errorf("it was refused: %v", err)
+			case c.says != "" && (ExitStatus(err) != ExitWrongIdentity || !strings.Contains(err.Error(), c.says)):
+				t.Errorf("got %v, want exit status %d and %q", err, ExitWrongIdentity, c.says)
+			case c.says != "" && !slices.Equal(tree(t, dir), before):
+				t.Errorf("it held %v, and now %v", before, tree(t, dir))
+			}
+		})
+	}
+}
+
+// TestNodesKnowTheirOwnFiles: whatever a node makes in its data directory is no
+// reason to refuse it when the identity was not yet written.
+func TestNodesKnowTheirOwnFiles(t *testing.T) {
+	c := newTestCluster(t, 1)
+	c.topics(1)
+	dir := c.nodes[0].config.DataDir
+	c.nodes[0].stop(t)
+	for _, name := range []string{"logs", "raft"} {
+		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Remove(filepath.Join(dir, "identity")); err != nil {
+		t.Fatal(err)
+	}
+	b, err := New(c.nodes[0].config, Options{})
+	if err != nil {
+		t.Fatalf("%v; it holds %v", err, tree(t, dir))
+	}
+	b.node.Kill()
+}
+
+// tree lists the files below a directory.
+func tree(t *testing.T, dir string) []string {
+	t.Helper()
+	var names []string
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		names = append(names, path)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return names
 }

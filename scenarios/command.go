@@ -84,11 +84,16 @@ func (u *usageError) ExitCode() int { return report.ExitUsage }
 func Main(ctx context.Context, args []string, out, errOut io.Writer, mounted Mounted) int {
 	root := (&common{setups: knownSetups, binary: mounted.Binary}).command()
 	root.AddCommand(mounted.Further...)
+	if mounted.Name != "" {
+		root.Annotations = map[string]string{cobra.CommandDisplayNameAnnotation: mounted.Name}
+	}
 	return execute(ctx, root, args, out, errOut)
 }
 
 // Mounted is what a binary puts around the command.
 type Mounted struct {
+	// Name is what people type for the command; "" is scenario.
+	Name string
 	// Further commands stand beside those of the runner.
 	Further []*cobra.Command
 	// Binary makes the whole command tree of the binary, which skills are checked

@@ -29,7 +29,7 @@ func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
 	ctx, stop := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	if len(args) > 0 && args[0] == "scenario" {
-		return scenarios.Main(ctx, args[1:], stdout, stderr, scenarios.Mounted{Further: []*cobra.Command{mcp.NewCommand()}, Binary: newCommand})
+		return scenarios.Main(ctx, args[1:], stdout, stderr, scenarios.Mounted{Name: "ister scenario", Further: []*cobra.Command{mcp.NewCommand()}, Binary: newCommand})
 	}
 	root := newCommand()
 	root.SetArgs(args)

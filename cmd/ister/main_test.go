@@ -95,3 +95,12 @@ func TestSkillsAreCheckedAgainstTheWholeBinary(t *testing.T) {
 		}
 	}
 }
+
+// TestScenarioHelpNamesWhatIsTyped: where only ister is installed there is no command
+// called scenario.
+func TestScenarioHelpNamesWhatIsTyped(t *testing.T) {
+	var out, errOut strings.Builder
+	if status := run(t.Context(), []string{"scenario", "run", "--help"}, &out, &errOut); status != 0 || !strings.Contains(out.String(), "\n  ister scenario run SCENARIO") {
+		t.Errorf("status %d: %s%s", status, out.String(), errOut.String())
+	}
+}

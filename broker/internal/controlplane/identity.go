@@ -96,7 +96,7 @@ func (s *identityStore) load() error {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Stat(filepath.Join(s.dir, raftDirName)); err == nil {
-			return damaged(s.dir, errors.New("it holds cluster state and no identity file"))
+			return Damaged(s.dir, errors.New("it holds cluster state and no identity file"))
 		}
 		return s.save(identity{Incarnation: model.Incarnation(uuid.NewString()), State: StateFresh})
 	case err != nil:
@@ -104,12 +104,13 @@ func (s *identityStore) load() error {
 	}
 	s.current, err = decodeIdentity(b)
 	if err != nil {
-		return damaged(s.dir, err)
+		return Damaged(s.dir, err)
 	}
 	return nil
 }
 
-func damaged(dir string, err error) *Error {
+// Damaged is the error of a data directory whose identity cannot be used.
+func Damaged(dir string, err error) *Error {
 	return &Error{
 		Code: CodeDataDirDamaged, ExitStatus: ExitWrongIdentity, Err: err,
 		Message: fmt.Sprintf("data directory %s has no usable identity: %v", dir, err),

@@ -229,7 +229,7 @@ func (p *Plane) enterSoon(id identity) {
 	}
 	p.wait.Go(func() {
 		if err := p.enter(id); err != nil && p.lifetime.Err() == nil {
-			p.end(damaged(p.cfg.DataDir, err))
+			p.end(Damaged(p.cfg.DataDir, err))
 		}
 	})
 }

@@ -136,6 +136,7 @@ const (
 	CodeDiskWiped      = "DISK_WIPED"
 	CodeDataDirInUse   = "DATA_DIR_IN_USE"
 	CodeDataDirDamaged = "DATA_DIR_DAMAGED"
+	CodeDataDirForeign = "DATA_DIR_FOREIGN"
 	CodeSeedMismatch   = "SEED_MISMATCH"
 	CodeAddressInUse   = "ADDRESS_IN_USE"
 )

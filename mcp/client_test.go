@@ -26,7 +26,8 @@ var revisions = []string{protocol.ProtocolVersion20250618, protocol.ProtocolVers
 // connected is a client of mcp-go.
 type connected struct {
 	*client.Client
-	t *testing.T
+	t      *testing.T
+	server *Server // where it is in this process: results are held to its schemas
 }
 
 // dial opens a client over any transport, in a revision of the protocol.
@@ -49,7 +50,7 @@ func dial(t *testing.T, over transport.Interface, revision string) *connected {
 	if result.ProtocolVersion != revision || c.ProtocolVersion() != revision {
 		t.Fatalf("revision %s was agreed on, want %s", result.ProtocolVersion, revision)
 	}
-	return &connected{c, t}
+	return &connected{Client: c, t: t}
 }
 
 // called is the result of a call of a tool.
@@ -95,6 +96,9 @@ func (c *connected) try(ctx context.Context, name string, args map[string]any) (
 	if len(text) > ResultMax {
 		c.t.Errorf("%s: %d bytes", name, len(text))
 	}
+	if c.server != nil && !result.IsError {
+		checkResult(c.t, c.server.tools[name], body)
+	}
 	return called{result.IsError, body, len(text)}, nil
 }
 
@@ -135,6 +139,7 @@ func overPipes(t *testing.T, s *Server, revision string) (*connected, func()) {
 	done := make(chan error, 1)
 	go func() { done <- s.ServeStdio(ctx, fromClient, toClient, io.Discard) }()
 	c := dial(t, transport.NewIO(fromServer, toServer, io.NopCloser(strings.NewReader(""))), revision)
+	c.server = s
 	closed := false
 	end := func() {
 		if closed {
@@ -165,7 +170,9 @@ func overHTTP(t *testing.T, s *Server, revision string) (*connected, string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return dial(t, over, revision), h.URL + Path
+	c := dial(t, over, revision)
+	c.server = s
+	return c, h.URL + Path
 }
 
 // overProcess connects to the command as a process of its own.
@@ -286,6 +293,9 @@ func TestHTTPRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer answer.Body.Close()
+		if origin := r.Header.Get("Origin"); origin != "" && (answer.StatusCode == 403) == (answer.Header.Get("Access-Control-Allow-Origin") == origin) {
+			t.Errorf("%s may read the answer: %q, status %d", origin, answer.Header.Get("Access-Control-Allow-Origin"), answer.StatusCode)
+		}
 		return answer.StatusCode
 	}
 	for _, c := range []struct {
@@ -302,6 +312,22 @@ func TestHTTPRefuses(t *testing.T) {
 		{"page without an origin of its own", func(r *http.Request) { r.Header.Set("Origin", "null") }, 403},
 		{"page of this machine", func(r *http.Request) { r.Header.Set("Origin", "http://localhost:3000") }, 200},
 		{"page that is allowed", func(r *http.Request) { r.Header.Set("Origin", "https://app.example.com") }, 200},
+		{"scheme in other letters", func(r *http.Request) { r.Header.Set("Authorization", "bearer "+testToken) }, 200},
+		{"other scheme", func(r *http.Request) { r.Header.Set("Authorization", "Basic "+testToken) }, 401},
+		{"too long", func(r *http.Request) {
+			r.Body = io.NopCloser(strings.NewReader(strings.Repeat("x", requestMax+1)))
+			r.ContentLength = -1
+		}, 413},
+		{"a page asks first", func(r *http.Request) {
+			r.Method = http.MethodOptions
+			r.Header.Del("Authorization")
+			r.Header.Set("Origin", "https://app.example.com")
+		}, 204},
+		{"another page asks first", func(r *http.Request) {
+			r.Method = http.MethodOptions
+			r.Header.Set("Origin", "https://evil.example.com")
+		}, 403},
+		{"asks first from no page", func(r *http.Request) { r.Method = http.MethodOptions; r.Header.Del("Authorization") }, 401},
 		{"rebound name", func(r *http.Request) { r.Host = "evil.example.com" }, 403},
 		{"other path", func(r *http.Request) { r.URL.Path = "/" }, 404},
 	} {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"runtime/debug"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -133,7 +132,7 @@ func (f *flags) config(c *cobra.Command) (Config, func(), error) {
 	}
 	warn := func(text string) { fmt.Fprintln(c.ErrOrStderr(), "mcp: "+text) }
 	config := Config{
-		Filter: Filter{f.toolsets, f.readOnly, f.noDestructive, f.allowCommands}, Endpoints: client.EndpointsFromEnvironment(), RunsDir: f.runsDir, Runner: runner, Warn: warn, Version: version(),
+		Filter: Filter{f.toolsets, f.readOnly, f.noDestructive, f.allowCommands}, Endpoints: client.EndpointsFromEnvironment(), RunsDir: f.runsDir, Runner: runner, Warn: warn, Version: version(c),
 	}
 	if f.endpoint != "" {
 		config.Endpoints = strings.Split(f.endpoint, ",")
@@ -153,9 +152,10 @@ func (f *flags) config(c *cobra.Command) (Config, func(), error) {
 	return config, nothing, nil
 }
 
-func version() string {
-	if info, ok := debug.ReadBuildInfo(); ok && info.Main.Version != "" {
-		return info.Main.Version
+// version is that of the binary, where its root command has one.
+func version(c *cobra.Command) string {
+	if v := c.Root().Version; v != "" {
+		return v
 	}
 	return "devel"
 }

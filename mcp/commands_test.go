@@ -25,6 +25,7 @@ func TestNoShellRunsWhatAClientSays(t *testing.T) {
 			t.Errorf("%s: %v", name, body)
 		}
 		c.fails("scenario_start", map[string]any{"scenario": "delivery-check", "params": map[string]any{"during": " "}, "run_id": "blank", "pause": "each"}, codeCommands)
+		c.fails("scenario_start", map[string]any{"scenario": "delivery-check", "params": map[string]any{"during=touch /tmp/x #": "y"}}, codeInvalidArgument)
 		if runs, err := s.runIDs(); err != nil || len(runs) > 0 {
 			t.Fatalf("%s: started %v, %v", name, runs, err)
 		}

@@ -22,6 +22,7 @@
 //	stdio.go      one client on a pair of streams; answers after the end of the input
 //	http.go       bearer token, Origin, bounds of HTTP
 //	server.go     Config, New, what happens around every call
+//	requests.go   what is refused before a tool is called
 //	table.go      the type of a row of the table, risks, filters
 //	toolsets.go   toolsets, and switching them on
 //	arguments.go  arguments: schema, validation, suggestions

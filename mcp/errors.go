@@ -17,6 +17,7 @@ const (
 	codeUnknownArgument = "UNKNOWN_ARGUMENT"
 	codeMissingArgument = "MISSING_ARGUMENT"
 	codeInvalidArgument = "INVALID_ARGUMENT"
+	codeToolUnknown     = "TOOL_UNKNOWN"
 	codePlanUnknown     = "PLAN_UNKNOWN"
 	codePlanExpired     = "PLAN_EXPIRED"
 	codePlanArguments   = "PLAN_FOR_OTHER_ARGUMENTS"

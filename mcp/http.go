@@ -1,12 +1,14 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/netip"
@@ -70,16 +72,48 @@ func (s *Server) Handler(o HTTPOptions) (http.Handler, error) {
 			refuseHTTP(w, http.StatusForbidden, "ORIGIN_REFUSED", "origin "+abridge(origin)+" may not call; allow it with --allow-origin")
 			return
 		}
-		token, isBearer := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-		got := sha256.Sum256([]byte(token))
-		if !isBearer || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
+		if origin != "" {
+			allowPage(w.Header(), origin)
+			if r.Method == http.MethodOptions { // a browser asks first, without the token
+				w.WriteHeader(http.StatusNoContent)
+				return
+			}
+		}
+		scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
+		got := sha256.Sum256([]byte(strings.TrimSpace(token)))
+		if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], want[:]) != 1 {
 			w.Header().Set("WWW-Authenticate", `Bearer realm="ister mcp"`)
 			refuseHTTP(w, http.StatusUnauthorized, "TOKEN_REFUSED", "expected the header Authorization: Bearer TOKEN with the token that this was started with")
 			return
 		}
-		r.Body = http.MaxBytesReader(w, r.Body, requestMax)
+		body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, requestMax))
+		var long *http.MaxBytesError
+		switch {
+		case errors.As(err, &long):
+			refuseHTTP(w, http.StatusRequestEntityTooLarge, "REQUEST_TOO_LARGE", fmt.Sprintf("a request has at most %d bytes", requestMax))
+			return
+		case err != nil:
+			refuseHTTP(w, http.StatusBadRequest, "REQUEST_CUT", "the request was not read to its end: "+err.Error())
+			return
+		case r.URL.Path == Path && r.Method == http.MethodPost:
+			if refusal := s.refusal("http "+r.RemoteAddr, body); refusal != nil {
+				w.Header().Set("Content-Type", mimeJSON)
+				_, _ = w.Write(refusal) // the client has gone
+				return
+			}
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		mux.ServeHTTP(w, r)
 	}), nil
+}
+
+// allowPage lets a browser hand the answer to a page of an origin that may call.
+func allowPage(h http.Header, origin string) {
+	h.Set("Access-Control-Allow-Origin", origin)
+	h.Set("Vary", "Origin")
+	h.Set("Access-Control-Allow-Methods", "POST, GET, DELETE")
+	h.Set("Access-Control-Allow-Headers", "Authorization, Content-Type, Accept, Mcp-Protocol-Version, Mcp-Session-Id, Mcp-Method, Mcp-Name, Last-Event-ID")
+	h.Set("Access-Control-Expose-Headers", "Mcp-Session-Id, WWW-Authenticate")
 }
 
 // refuseHTTP says no before the protocol begins.

@@ -100,9 +100,11 @@ func (s *Server) runWords(ctx context.Context, found *listedScenario, in input) 
 		}
 		words = append(words, "--setup", setup)
 	}
-	for _, name := range slices.Sorted(maps.Keys(in.pairs("params"))) {
-		words = append(words, "--param", name+"="+in.pairs("params")[name])
+	params, err := s.paramWords(ctx, found.ID, in.pairs("params"))
+	if err != nil {
+		return nil, err
 	}
+	words = append(words, params...)
 	if seed := in.number("seed"); seed != 0 {
 		words = append(words, "--seed", strconv.FormatInt(seed, 10))
 	}
@@ -123,6 +125,30 @@ func (s *Server) runWords(ctx context.Context, found *listedScenario, in input) 
 			}
 			words = append(words, "--"+flag, name)
 		}
+	}
+	return words, nil
+}
+
+// paramWords are the words of parameters. Only names that the scenario has become
+// words: in a name with = the rest of it would be the value of another one.
+func (s *Server) paramWords(ctx context.Context, scenario string, params map[string]string) ([]string, error) {
+	if len(params) == 0 {
+		return nil, nil
+	}
+	shown, err := s.shown(ctx, scenario)
+	if err != nil {
+		return nil, err
+	}
+	known, words := []string{}, []string{}
+	for _, p := range shown.Params {
+		known = append(known, p.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(params)) {
+		if err := oneOf("params", name, known); err != nil {
+			err.(*failure).Fix = &fix{Tool: "scenario_show", Args: map[string]any{"scenario": scenario}, Why: "has the parameters"}
+			return nil, err
+		}
+		words = append(words, "--param", name+"="+params[name])
 	}
 	return words, nil
 }

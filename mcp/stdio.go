@@ -25,7 +25,7 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out, errOut io.Wr
 	transport := server.NewStdioServer(s.mcp)
 	transport.SetErrorLogger(log.New(errOut, "mcp: ", 0))
 	server.WithWorkerPoolSize(workers)(transport)
-	d := &dialogue{done: ctx.Done(), in: bufio.NewReaderSize(in, requestMax), out: out, open: map[string]int{}, answered: make(chan struct{}, 1)}
+	d := &dialogue{refusal: func(raw []byte) []byte { return s.refusal("stdio", raw) }, done: ctx.Done(), in: bufio.NewReaderSize(in, requestMax), out: out, open: map[string]int{}, answered: make(chan struct{}, 1)}
 	err := transport.Listen(ctx, d, d)
 	if errors.Is(err, io.EOF) || errors.Is(err, context.Canceled) {
 		return nil
@@ -36,9 +36,10 @@ func (s *Server) ServeStdio(ctx context.Context, in io.Reader, out, errOut io.Wr
 // dialogue is both streams of a client. The transport gives up all calls when its
 // input ends, so that the end is kept from it until each request has its answer.
 type dialogue struct {
-	done <-chan struct{}
-	in   *bufio.Reader // of one line at most
-	rest []byte        // what is left of the line that is being read
+	refusal func([]byte) []byte // what a message is answered with at once, if it is
+	done    <-chan struct{}
+	in      *bufio.Reader // of one line at most
+	rest    []byte        // what is left of the line that is being read
 
 	answered chan struct{} // holds one when something was answered
 
@@ -65,6 +66,12 @@ func (d *dialogue) Read(p []byte) (int, error) {
 			continue
 		}
 		if line = bytes.TrimSpace(line); len(line) > 0 {
+			if refusal := d.refusal(line); refusal != nil {
+				if _, err := d.Write(refusal); err != nil {
+					return 0, err
+				}
+				continue
+			}
 			d.asked(line)
 			d.rest = append(bytes.Clone(line), '\n')
 			break
@@ -89,8 +96,7 @@ func (d *dialogue) refuseLong() error {
 		if err != nil && !errors.Is(err, io.EOF) {
 			return err
 		}
-		refusal := map[string]any{"jsonrpc": "2.0", "id": nil, "error": map[string]any{"code": -32600, "message": fmt.Sprintf("the message is longer than %d bytes", requestMax)}}
-		_, err = d.Write(append(mustJSON(refusal), '\n'))
+		_, err = d.Write(refusedRequest(nil, -32600, fmt.Sprintf("the message is longer than %d bytes", requestMax), nil))
 		return err
 	}
 }

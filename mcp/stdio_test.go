@@ -30,8 +30,11 @@ func answersOf(t *testing.T, text string) map[string]map[string]any {
 			t.Fatalf("not of the protocol: %s", line)
 		}
 		if one["method"] == nil {
-			id, _ := json.Marshal(one["id"])
-			answers[string(id)] = one
+			var id struct {
+				ID json.RawMessage `json:"id"`
+			}
+			_ = json.Unmarshal([]byte(line), &id) // it was read above
+			answers[string(id.ID)] = one
 		}
 	}
 	return answers
@@ -70,7 +73,9 @@ func TestOddInputIsAnsweredOnce(t *testing.T) {
 		"no JSON":      {"hello\n", "null", "Parse error"},
 		"too long":     {strings.Repeat("x", 3*requestMax) + "\n" + `{"jsonrpc":"2.0","id":1,"method":"ping"}`, "null", "longer than 1048576 bytes"},
 		"cut off":      {strings.Repeat("x", 3*requestMax), "null", "longer than"},
-		"a batch":      {`[{"jsonrpc":"2.0","id":1,"method":"ping"}]`, "null", ""},
+		"a batch":      {` [{"jsonrpc":"2.0","id":1,"method":"ping"}]`, "null", "one request at a time"},
+		"a typo":       {`{"jsonrpc":"2.0","id":9007199254740993,"method":"tools/call","params":{"name":"scenario_strat"}}`, "9007199254740993", "did you mean scenario_start?"},
+		"an off tool":  {`{"jsonrpc":"2.0","id":"x","method":"tools/call","params":{"name":"broker_scaling_topics"}}`, `"x"`, `"fix":{"args":{"toolset":"broker-scaling"},"tool":"toolsets_enable"`},
 		"notification": {`{"jsonrpc":"2.0","method":"notifications/initialized"}`, "", ""},
 		"an answer":    {`{"jsonrpc":"2.0","id":7,"result":{}}`, "", ""},
 		"no method":    {`{"jsonrpc":"2.0","id":8,"method":"tools/make"}`, "8", "tools/make"},

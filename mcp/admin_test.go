@@ -146,6 +146,15 @@ func TestRemovalIsBlockedWithRemedies(t *testing.T) {
 		t.Errorf("%v", body)
 	}
 	c.fails("cluster_transfer_leadership", map[string]any{"node_id": 9}, "NODE_NOT_VOTER")
+	if body := c.ok("cluster_transfer_leadership", map[string]any{"node_id": 2}); !strings.Contains(body["summary"].(string), "node 2 is the controller") {
+		t.Errorf("to the one that has it: %v", body["summary"])
+	}
+	cluster.mu.Lock()
+	cluster.alone = true
+	cluster.mu.Unlock()
+	if fix := c.fails("cluster_transfer_leadership", nil, "LAST_VOTER")["fix"].(map[string]any); fix["tool"] != "cluster_members" {
+		t.Errorf("alone: %v", fix)
+	}
 	found := c.ok("diagnose_removal", map[string]any{"node_id": 2})
 	if found["safe_to_remove"] != false || len(found["blockers"].([]any)) != 2 || found["certificate"].(map[string]any)["replicas"] != 9.0 {
 		t.Errorf("%v", found)

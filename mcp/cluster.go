@@ -213,7 +213,12 @@ func planTransfer(ctx context.Context, s *Server, in input) (*effect, error) {
 		target = fmt.Sprintf("node %d", to)
 	}
 	e.summary = fmt.Sprintf("the controller role goes from node %s to %s", idOrNone(status.GetControllerId()), target)
-	if !isVoter {
+	switch {
+	case to == 0 && len(status.GetVoters()) < 2:
+		e.blocked = refused(&client.Refusal{Kind: adminv1.Refusal_PRECONDITION, Reason: "LAST_VOTER", Subject: "controller role", Message: fmt.Sprintf("there is no other voter; voters: %v", status.GetVoters()), Advice: "promote another node first"}, in)
+	case to != 0 && to == status.GetControllerId():
+		e.summary = fmt.Sprintf("nothing: node %d is the controller", to)
+	case !isVoter:
 		e.blocked = refused(&client.Refusal{Kind: adminv1.Refusal_PRECONDITION, Reason: "NODE_NOT_VOTER", Subject: fmt.Sprintf("node %d", to), Message: fmt.Sprintf("node %d is no voter; voters: %v", to, status.GetVoters()), Advice: "choose a voter, or promote it first"}, in)
 	}
 	return e, nil

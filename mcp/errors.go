@@ -91,33 +91,34 @@ var again = repair{why: "the same call, later"}
 // repairs is the one mapping of reasons; a reason that is not here takes that of
 // its kind.
 var repairs = map[string]repair{
-	"TOPIC_NOT_FOUND":           {tool: "topics_list", why: "see which topics there are"},
-	"PARTITION_NOT_FOUND":       {tool: "topics_describe", takes: "name", why: "see which partitions there are"},
-	"NAMESPACE_NOT_FOUND":       {tool: "namespaces_list", why: "see which namespaces there are"},
-	"NODE_NOT_FOUND":            {tool: "brokers_list", why: "see which nodes there are"},
-	"OPERATION_NOT_FOUND":       {tool: "operations_list", why: "see which operations there are"},
-	"TOPIC_EXISTS":              {tool: "topics_describe", takes: "name", why: "see whether it is what is wanted"},
-	"NAMESPACE_EXISTS":          {tool: "namespaces_list", why: "see it"},
-	"NODE_EXISTS":               {tool: "cluster_members", why: "see it"},
-	"OPERATION_CONFLICT":        {tool: "operations_list", why: "see which operation is in the way; wait for it or cancel it"},
-	"NAMESPACE_NOT_EMPTY":       {tool: "topics_list", takes: "namespace", why: "see which topics are in it"},
-	"NAMESPACE_PROTECTED":       {tool: "namespaces_list", why: "choose another one"},
-	"NODE_REMOVED":              {tool: "cluster_members", why: "see who is a member; a removed id is never used again"},
-	"NODE_HOLDS_REPLICAS":       {tool: "brokers_unload", takes: "broker_id", why: "move its replicas away first"},
-	"NODE_HOLDS_LEADERS":        {tool: "brokers_unload", takes: "broker_id", why: "move its leaders away first"},
-	"NODE_NOT_DRAINED":          {tool: "brokers_unload", takes: "broker_id", why: "drain it first"},
-	"NODE_HAS_MOVES":            {tool: "cluster_moves", why: "wait until its moves are done"},
-	"NODE_NOT_CAUGHT_UP":        again,
-	"NODE_NOT_VOTER":            {tool: "cluster_promote_node", takes: "node_id", why: "make it a voter first"},
-	"NODE_STATE_CONFLICT":       {tool: "brokers_list", why: "see its state"},
-	"QUORUM_AT_RISK":            {tool: "cluster_members", why: "see which voters are not there"},
-	"MEMBERSHIP_CHANGE_PENDING": again,
-	"LAST_VOTER":                {tool: "cluster_members", why: "another voter is needed first"},
-	"NO_PLACEMENT":              {tool: "brokers_list", why: "see which brokers can take replicas"},
-	"OPERATION_FINISHED":        {tool: "operations_show", takes: "operation_id", why: "see how it ended"},
-	"OPERATION_PAST_CANCEL":     {tool: "operations_show", takes: "operation_id", why: "see how far it is"},
-	"NO_CONTROLLER":             {tool: "diagnose_health", why: "see which voters are there; then the same call"},
-	"OUTCOME_UNKNOWN":           {tool: "cluster_status", why: "it may have been done: look before calling again"},
+	"TOPIC_NOT_FOUND":            {tool: "topics_list", why: "see which topics there are"},
+	"PARTITION_NOT_FOUND":        {tool: "topics_describe", takes: "name", why: "see which partitions there are"},
+	"NAMESPACE_NOT_FOUND":        {tool: "namespaces_list", why: "see which namespaces there are"},
+	"NODE_NOT_FOUND":             {tool: "brokers_list", why: "see which nodes there are"},
+	"OPERATION_NOT_FOUND":        {tool: "operations_list", why: "see which operations there are"},
+	"TOPIC_EXISTS":               {tool: "topics_describe", takes: "name", why: "see whether it is what is wanted"},
+	"NAMESPACE_EXISTS":           {tool: "namespaces_list", why: "see it"},
+	"NODE_EXISTS":                {tool: "cluster_members", why: "see it"},
+	"OPERATION_CONFLICT":         {tool: "operations_list", why: "see which operation is in the way; wait for it or cancel it"},
+	"NAMESPACE_NOT_EMPTY":        {tool: "topics_list", takes: "namespace", why: "see which topics are in it"},
+	"NAMESPACE_PROTECTED":        {tool: "namespaces_list", why: "choose another one"},
+	"NODE_REMOVED":               {tool: "cluster_members", why: "see who is a member; a removed id is never used again"},
+	"NODE_HOLDS_REPLICAS":        {tool: "brokers_unload", takes: "broker_id", why: "move its replicas away first"},
+	"NODE_HOLDS_LEADERS":         {tool: "brokers_unload", takes: "broker_id", why: "move its leaders away first"},
+	"NODE_NOT_DRAINED":           {tool: "brokers_unload", takes: "broker_id", why: "drain it first"},
+	"NODE_HAS_MOVES":             {tool: "cluster_moves", why: "wait until its moves are done"},
+	"NODE_NOT_CAUGHT_UP":         again,
+	"NODE_NOT_VOTER":             {tool: "cluster_promote_node", takes: "node_id", why: "make it a voter first"},
+	"NODE_STATE_CONFLICT":        {tool: "brokers_list", why: "see its state"},
+	"QUORUM_AT_RISK":             {tool: "cluster_members", why: "see which voters are not there"},
+	"MEMBERSHIP_CHANGE_PENDING":  again,
+	"LAST_VOTER":                 {tool: "cluster_members", why: "another voter is needed first"},
+	"INVALID_REPLICATION_FACTOR": {tool: "brokers_list", why: "see how many brokers can take replicas; then the same call with fewer"},
+	"NO_PLACEMENT":               {tool: "brokers_list", why: "see which brokers can take replicas"},
+	"OPERATION_FINISHED":         {tool: "operations_show", takes: "operation_id", why: "see how it ended"},
+	"OPERATION_PAST_CANCEL":      {tool: "operations_show", takes: "operation_id", why: "see how far it is"},
+	"NO_CONTROLLER":              {tool: "diagnose_health", why: "see which voters are there; then the same call"},
+	"OUTCOME_UNKNOWN":            {tool: "cluster_status", why: "it may have been done: look before calling again"},
 }
 
 // repairsOfKind is what is left to do for each kind of refusal.
@@ -190,6 +191,9 @@ func refused(r *client.Refusal, in input) *failure {
 	f.Fix = &fix{Tool: repair.tool, Args: map[string]any{}, Why: repair.why}
 	if repair.tool == "" {
 		f.Fix.Tool, f.Fix.Args = in.tool.name, in.given()
+	}
+	if r.Kind == adminv1.Refusal_INVALID && repair.tool == "" && r.Advice != "" {
+		f.Fix.Why += ": " + r.Advice // these are still the wrong ones
 	}
 	if repair.takes != "" {
 		f.Fix.Args = subjectOf(in, repair.takes)

@@ -28,6 +28,7 @@ type stub struct {
 	revision uint64   // guarded by mu: of the placement
 	topics   []string // guarded by mu
 	changes  []string // guarded by mu: what was changed
+	alone    bool     // guarded by mu: node 2 is the only voter
 	late     bool     // guarded by mu: somebody changes the placement before each change comes
 	actors   []string // guarded by mu
 	url      string
@@ -94,8 +95,14 @@ func refusal(code connect.Code, r *adminv1.Refusal) error {
 }
 
 func (s *stub) GetStatus(context.Context, *adminv1.GetStatusRequest) (*adminv1.GetStatusResponse, error) {
+	voters := []int32{1, 2, 3}
+	s.mu.Lock()
+	if s.alone {
+		voters = []int32{2}
+	}
+	s.mu.Unlock()
 	return &adminv1.GetStatusResponse{
-		SelfNodeId: 1, SelfState: adminv1.Node_ACTIVE, Ready: true, ControllerId: 2, AnsweredBy: 2, Voters: []int32{1, 2, 3}, Revision: 1<<53 + 1, PlacementRevision: s.now(),
+		SelfNodeId: 1, SelfState: adminv1.Node_ACTIVE, Ready: true, ControllerId: 2, AnsweredBy: 2, Voters: voters, Revision: 1<<53 + 1, PlacementRevision: s.now(),
 		Brokers: 3, ActiveBrokers: wrapperspb.Int32(3), Topics: 2, Partitions: 2,
 		OfflinePartitions: wrapperspb.Int32(0), UnderReplicatedPartitions: wrapperspb.Int32(0), UndersizedPartitions: wrapperspb.Int32(0),
 	}, nil

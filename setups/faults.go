@@ -89,6 +89,14 @@ type Limits struct {
 // has 64 MiB from the start.
 const MinDiskBytes = 384 << 20
 
+// Check refuses limits that brokers could not run within.
+func (l Limits) Check() error {
+	if l.DiskBytes != 0 && l.DiskBytes < MinDiskBytes {
+		return fmt.Errorf("disk of %d bytes: at least %d are needed", l.DiskBytes, int64(MinDiskBytes))
+	}
+	return nil
+}
+
 // Limiter is a Cluster that can limit its brokers. Limit is called before Form.
 type Limiter interface {
 	Limit(Limits) error

@@ -21,6 +21,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/ister-mq/ister/setups"
+	"github.com/ister-mq/ister/setups/internal/build"
 	"github.com/ister-mq/ister/setups/internal/docker"
 )
 
@@ -44,12 +45,15 @@ func (Setup) Check(ctx context.Context) []setups.Finding {
 	f := setups.Finding{Code: "COMPOSE", OK: true}
 	command, version, err := find(ctx)
 	if err != nil {
-		f.OK, f.Fatal, f.Message, f.Remedy = false, true, err.Error(), "install it (Debian: apt-get install docker-compose)"
+		f.OK, f.Fatal, f.Message, f.Remedy = false, true, err.Error(), getCompose
 	} else {
 		f.Message = strings.Join(command, " ") + " " + version
 	}
 	return append([]setups.Finding{f}, docker.Check(ctx)...)
 }
+
+// getCompose is how to get it.
+const getCompose = "install one (Debian: apt-get install docker-compose)"
 
 // find looks for either kind of compose.
 func find(ctx context.Context) (command []string, version string, err error) {
@@ -67,15 +71,11 @@ func (Setup) New(ctx context.Context, options setups.Options) (setups.Cluster, e
 	if options.Say == nil {
 		options.Say = func(string) {}
 	}
-	dir, err := filepath.Abs(options.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("run directory: %w", err)
-	}
 	command, _, err := find(ctx)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w; %s", err, getCompose)
 	}
-	engine, err := docker.Connect(ctx)
+	engine, run, err := docker.Begin(ctx, options.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -85,29 +85,28 @@ func (Setup) New(ctx context.Context, options setups.Options) (setups.Cluster, e
 		engine.Close()
 		return nil, err
 	}
-	run := filepath.Base(dir)
-	return &cluster{Fleet: docker.Fleet{Binaries: binaries, Path: path, Digest: digest}, engine: engine, command: command, dir: dir, run: run, project: projectOf(run)}, nil
+	return &cluster{Fleet: docker.Fleet{Run: run, Binaries: binaries, Path: path, Digest: digest}, engine: engine, command: command, project: projectOf(run), ledger: binaries.Ledger}, nil
 }
 
-// projectOf makes a project name, for which compose has rules, of a run's id.
-func projectOf(run string) string {
-	return "ister-" + regexp.MustCompile(`[^a-z0-9_-]`).ReplaceAllString(strings.ToLower(run), "-")
+// projectOf makes a project name, for which compose has rules, of a run.
+func projectOf(run docker.Run) string {
+	return "ister-" + regexp.MustCompile(`[^a-z0-9_-]`).ReplaceAllString(strings.ToLower(run.ID), "-") + "-" + run.Owner
 }
 
-// Clean implements setups.Cleaner. The run's id is the last element of its
-// directory.
+// Clean implements setups.Cleaner.
 func (Setup) Clean(ctx context.Context, dir string) (leftovers []string, err error) {
 	return docker.CleanRun(ctx, dir)
 }
 
 type cluster struct {
 	docker.Fleet
-	engine            *docker.Engine
-	command           []string
-	dir, run, project string
-	settings          []string // environment of compose
-	upgraded          bool     // overrideFile is there
-	ports             [most][3]int
+	engine   *docker.Engine
+	command  []string
+	project  string
+	ledger   build.Ledger
+	settings []string // environment of compose
+	upgraded bool     // overrideFile is there
+	ports    [most][3]int
 }
 
 var (
@@ -172,7 +171,7 @@ func (c *cluster) Add(ctx context.Context) (setups.Broker, error) {
 // configure writes the compose file and its settings into the run's directory,
 // from where a person can use them as well.
 func (c *cluster) configure(ctx context.Context) error {
-	image, err := c.engine.EnsureImage(ctx, c.dir, c.Path, c.Digest)
+	image, err := c.engine.EnsureImage(ctx, c.Run.Dir, c.Path, c.Digest)
 	if err != nil {
 		return err
 	}
@@ -180,32 +179,32 @@ func (c *cluster) configure(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.settings = []string{"COMPOSE_PROJECT_NAME=" + c.project, "ISTER_IMAGE=" + image, "ISTER_RUN=" + c.run, "ISTER_HOST=" + c.engine.Host, "ISTER_BIND=" + c.engine.Bind.String()}
+	c.settings = []string{"COMPOSE_PROJECT_NAME=" + c.project, "ISTER_IMAGE=" + image, "ISTER_RUN=" + c.Run.ID, "ISTER_OWNER=" + c.Run.Owner, "ISTER_HOST=" + c.engine.Host, "ISTER_BIND=" + c.engine.Bind.String(),
+		"DOCKER_HOST=" + c.engine.API.DaemonHost()} // compose looks for an engine in other places
 	for i := range most {
 		c.ports[i] = [3]int(ports[3*i : 3*i+3])
 		for j, what := range []string{"KAFKA", "ADMIN", "METRICS"} {
 			c.settings = append(c.settings, fmt.Sprintf("ISTER_B%d_%s=%d", i+1, what, c.ports[i][j]))
 		}
 	}
-	if err := os.MkdirAll(c.dir, 0o755); err != nil {
-		return fmt.Errorf("make the run's directory: %w", err)
-	}
 	return errors.Join(
-		os.WriteFile(filepath.Join(c.dir, "compose.yaml"), file, 0o644),
-		os.WriteFile(filepath.Join(c.dir, ".env"), []byte(strings.Join(c.settings, "\n")+"\n"), 0o644))
+		os.WriteFile(filepath.Join(c.Run.Dir, "compose.yaml"), file, 0o644),
+		os.WriteFile(filepath.Join(c.Run.Dir, ".env"), []byte(strings.Join(c.settings, "\n")+"\n"), 0o644))
 }
 
 // compose runs a command of docker-compose or docker compose. Settings are given
 // as environment, which both take, and win over the caller's.
 func (c *cluster) compose(ctx context.Context, args ...string) error {
-	all := append(c.command[1:len(c.command):len(c.command)], "-f", filepath.Join(c.dir, "compose.yaml"))
+	all := append(c.command[1:len(c.command):len(c.command)], "-f", filepath.Join(c.Run.Dir, "compose.yaml"))
 	if c.upgraded {
-		all = append(all, "-f", filepath.Join(c.dir, overrideFile))
+		all = append(all, "-f", filepath.Join(c.Run.Dir, overrideFile))
 	}
-	all = append(all, "--project-directory", c.dir, "--profile", "scale", "--profile", "more")
+	all = append(all, "--project-directory", c.Run.Dir, "--profile", "scale", "--profile", "more")
 	cmd := exec.CommandContext(ctx, c.command[0], append(all, args...)...)
-	cmd.Dir, cmd.Env = c.dir, append(os.Environ(), c.settings...)
-	if out, err := cmd.CombinedOutput(); err != nil {
+	cmd.Dir, cmd.Env = c.Run.Dir, append(os.Environ(), c.settings...)
+	// In the ledger: one whose runner was killed goes on making containers, so that
+	// a clean has to end it before it looks for them.
+	if out, err := build.Run(c.ledger, "compose", cmd); err != nil {
 		return fmt.Errorf("%s %s: %w\n%s", strings.Join(c.command, " "), strings.Join(args, " "), err, strings.TrimSpace(string(out)))
 	}
 	return nil
@@ -221,7 +220,7 @@ func (c *cluster) Start(ctx context.Context, name string) (*setups.Exit, error) 
 	if !m.Stale() {
 		return c.Fleet.Start(ctx, name)
 	}
-	if _, err := c.engine.EnsureImage(ctx, c.dir, m.Path, m.Digest); err != nil {
+	if _, err := c.engine.EnsureImage(ctx, c.Run.Dir, m.Path, m.Digest); err != nil {
 		return nil, err
 	}
 	if err := c.override(); err != nil {
@@ -258,7 +257,7 @@ func (c *cluster) override() error {
 		}
 		text += fmt.Sprintf("  %s: {image: %q}\n", b.Name, docker.ImageName(m.Digest))
 	}
-	if err := os.WriteFile(filepath.Join(c.dir, overrideFile), []byte(text), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(c.Run.Dir, overrideFile), []byte(text), 0o644); err != nil {
 		return fmt.Errorf("write the images of upgraded brokers: %w", err)
 	}
 	c.upgraded = true
@@ -300,10 +299,10 @@ func (c *cluster) adopt(ctx context.Context, m *docker.Member) error {
 	if len(list.Items) != 1 {
 		return fmt.Errorf("compose made %d containers of %s, want 1", len(list.Items), m.Name)
 	}
-	if err := docker.Record(c.dir, m.Broker, docker.ImageName(m.Digest), m.Digest, strings.Fields(list.Items[0].Command)); err != nil {
+	if err := docker.Record(c.Run.Dir, m.Broker, docker.ImageName(m.Digest), m.Digest, strings.Fields(list.Items[0].Command)); err != nil {
 		return err
 	}
-	box := c.engine.NewBox(list.Items[0].ID, m.Name, filepath.Join(c.dir, m.LogFile))
+	box := c.engine.NewBox(list.Items[0].ID, m.Name, filepath.Join(c.Run.Dir, m.LogFile))
 	if err := box.Adopt(ctx); err != nil {
 		return err
 	}
@@ -311,7 +310,7 @@ func (c *cluster) adopt(ctx context.Context, m *docker.Member) error {
 }
 
 // Close stops the brokers in order, has compose take down what it made, and
-// removes what carries the run's label all the same.
+// removes what carries the run's labels all the same.
 func (c *cluster) Close(ctx context.Context) []string {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), docker.CloseTimeout)
 	defer cancel()
@@ -323,7 +322,7 @@ func (c *cluster) Close(ctx context.Context) []string {
 	if c.settings != nil {
 		errs = append(errs, c.compose(ctx, "down", "--volumes", "--remove-orphans"))
 	}
-	left, err := c.engine.Clean(ctx, c.dir)
+	left, err := c.engine.Clean(ctx, c.Run)
 	errs = append(errs, err)
 	if err := errors.Join(errs...); err != nil {
 		left = append(left, err.Error())
@@ -346,7 +345,7 @@ func (Setup) Cannot(ability setups.Ability) *setups.Refused {
 
 // Mistake implements setups.Mistaker.
 func (c *cluster) Mistake(ctx context.Context, name string, mistake setups.Mistake) (setups.Mistaken, error) {
-	return c.Fleet.Mistake(ctx, c.dir, c.network(), name, mistake)
+	return c.Fleet.Mistake(ctx, c.network(), name, mistake)
 }
 
 // Can implements setups.Faults.

@@ -15,11 +15,9 @@ import (
 
 type cluster struct {
 	docker.Fleet
-	engine   *docker.Engine
-	dir, run string
-	say      func(string)
-	limits   setups.Limits
-	links    fault.Network
+	engine *docker.Engine
+	limits setups.Limits
+	links  fault.Network
 
 	// networks and brokers change in Limit, Form and Add only, which are called
 	// one at a time.
@@ -56,8 +54,8 @@ func (c *cluster) InnerAdmin(name string) string {
 
 // Limit implements setups.Limiter.
 func (c *cluster) Limit(l setups.Limits) error {
-	if l.DiskBytes != 0 && l.DiskBytes < setups.MinDiskBytes {
-		return fmt.Errorf("disk of %d bytes: at least %d are needed", l.DiskBytes, setups.MinDiskBytes)
+	if err := l.Check(); err != nil {
+		return err
 	}
 	if len(c.brokers) > 0 {
 		return errors.New("limits are set before the first broker starts")
@@ -79,7 +77,7 @@ func (c *cluster) Form(ctx context.Context, n int) ([]setups.Broker, error) {
 	}
 	// The engine takes a second or more for each; the image comes first, so that
 	// it is built once.
-	if _, err := c.engine.EnsureImage(ctx, c.dir, c.Path, c.Digest); err != nil {
+	if _, err := c.engine.EnsureImage(ctx, c.Run.Dir, c.Path, c.Digest); err != nil {
 		return nil, err
 	}
 	errs := make([]error, n)
@@ -150,7 +148,7 @@ func (c *cluster) Close(ctx context.Context) []string {
 			_ = b.link.Close()
 		}
 	}
-	left, err := c.engine.Clean(ctx, c.dir)
+	left, err := c.engine.Clean(ctx, c.Run)
 	if err != nil {
 		left = append(left, err.Error())
 	}
@@ -162,7 +160,7 @@ func (c *cluster) Mistake(ctx context.Context, name string, mistake setups.Mista
 	if c.networks == nil {
 		return setups.Mistaken{}, errors.New("the cluster was not formed")
 	}
-	return c.Fleet.Mistake(ctx, c.dir, c.networks.cluster, name, mistake)
+	return c.Fleet.Mistake(ctx, c.networks.cluster, name, mistake)
 }
 
 // logFile is the path of a broker's log below the run's directory.

@@ -18,8 +18,6 @@ package container
 
 import (
 	"context"
-	"fmt"
-	"path/filepath"
 
 	"github.com/ister-mq/ister/setups"
 	"github.com/ister-mq/ister/setups/internal/docker"
@@ -34,17 +32,13 @@ func (Setup) Name() string { return "container" }
 // Check implements setups.Setup.
 func (Setup) Check(ctx context.Context) []setups.Finding { return docker.Check(ctx) }
 
-// New implements setups.Setup. The id of the run, which labels everything that
-// is made, is the last element of the run's directory.
+// New implements setups.Setup. The id of the run is the last element of its
+// directory.
 func (s Setup) New(ctx context.Context, options setups.Options) (setups.Cluster, error) {
 	if options.Say == nil {
 		options.Say = func(string) {}
 	}
-	dir, err := filepath.Abs(options.Dir)
-	if err != nil {
-		return nil, fmt.Errorf("run directory: %w", err)
-	}
-	engine, err := docker.Connect(ctx)
+	engine, run, err := docker.Begin(ctx, options.Dir)
 	if err != nil {
 		return nil, err
 	}
@@ -54,11 +48,10 @@ func (s Setup) New(ctx context.Context, options setups.Options) (setups.Cluster,
 		engine.Close()
 		return nil, err
 	}
-	return &cluster{Fleet: docker.Fleet{Binaries: binaries, Path: path, Digest: digest}, engine: engine, dir: dir, run: filepath.Base(dir), say: options.Say}, nil
+	return &cluster{Fleet: docker.Fleet{Run: run, Binaries: binaries, Path: path, Digest: digest}, engine: engine}, nil
 }
 
-// Clean implements setups.Cleaner. The run's id is the last element of its
-// directory.
+// Clean implements setups.Cleaner.
 func (Setup) Clean(ctx context.Context, dir string) (leftovers []string, err error) {
 	return docker.CleanRun(ctx, dir)
 }

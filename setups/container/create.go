@@ -39,21 +39,19 @@ type networks struct{ clients, cluster string }
 func clusterName(name string) string { return name + ".cluster" }
 
 func (c *cluster) labels(broker string) map[string]string {
-	l := map[string]string{docker.RunLabel: c.run}
+	l := c.Run.Labels()
 	if broker != "" {
 		l["ister.broker"] = broker
 	}
 	return l
 }
 
-func (c *cluster) resource(what string) string { return "ister-" + c.run + "-" + what }
-
 // ensureNetworks makes the networks before the first broker.
 func (c *cluster) ensureNetworks(ctx context.Context) error {
 	if c.networks != nil {
 		return nil
 	}
-	n := &networks{clients: c.resource("clients"), cluster: c.resource("cluster")}
+	n := &networks{clients: c.Run.Name("clients"), cluster: c.Run.Name("cluster")}
 	for _, o := range []struct {
 		name     string
 		internal bool
@@ -87,10 +85,10 @@ func (c *cluster) prepare(ctx context.Context) (*broker, error) {
 	if err := c.ensureNetworks(ctx); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(filepath.Join(c.dir, "brokers", name), 0o755); err != nil {
+	if err := os.MkdirAll(filepath.Join(c.Run.Dir, "brokers", name), 0o755); err != nil {
 		return nil, fmt.Errorf("make the broker's directory: %w", err)
 	}
-	volume := client.VolumeCreateOptions{Name: c.resource(name), Labels: c.labels(name)}
+	volume := client.VolumeCreateOptions{Name: c.Run.Name(name), Labels: c.labels(name)}
 	if c.limits.DiskBytes > 0 {
 		volume.Driver = "local"
 		volume.DriverOpts = map[string]string{"type": "tmpfs", "device": "tmpfs", "o": fmt.Sprintf("size=%d", c.limits.DiskBytes)}
@@ -141,12 +139,12 @@ func (c *cluster) launch(ctx context.Context, b *broker) error {
 }
 
 func (c *cluster) tryLaunch(ctx context.Context, b *broker) error {
-	image, err := c.engine.EnsureImage(ctx, c.dir, b.Path, b.Digest)
+	image, err := c.engine.EnsureImage(ctx, c.Run.Dir, b.Path, b.Digest)
 	if err != nil {
 		return err
 	}
 	args := c.arguments(b)
-	if err := docker.Record(c.dir, b.Broker, image, b.Digest, args); err != nil {
+	if err := docker.Record(c.Run.Dir, b.Broker, image, b.Digest, args); err != nil {
 		return err
 	}
 	if err := c.hold(ctx, b, image); err != nil {
@@ -161,7 +159,7 @@ func (c *cluster) tryLaunch(ctx context.Context, b *broker) error {
 			return fmt.Errorf("keep %s cut off: %w", b.Name, err)
 		}
 	}
-	box := c.engine.NewBox(made.GetContainerID(), b.Name, filepath.Join(c.dir, b.LogFile))
+	box := c.engine.NewBox(made.GetContainerID(), b.Name, filepath.Join(c.Run.Dir, b.LogFile))
 	if err := box.Start(ctx); err != nil {
 		_ = made.Terminate(ctx) // Close removes it by its label otherwise
 		return err
@@ -193,11 +191,11 @@ func (c *cluster) request(b *broker, image string, args []string) testcontainers
 		exposed = append(exposed, port.String())
 	}
 	return testcontainers.ContainerRequest{
-		Image: image, Name: c.resource(b.Name), Cmd: args, Labels: c.labels(b.Name),
+		Image: image, Name: c.Run.Name(b.Name), Cmd: args, Labels: c.labels(b.Name),
 		Networks:       []string{c.networks.clients, c.networks.cluster},
 		NetworkAliases: map[string][]string{c.networks.cluster: {clusterName(b.Name)}},
 		ExposedPorts:   exposed,
-		Mounts:         testcontainers.Mounts(testcontainers.VolumeMount(c.resource(b.Name), dataDir)),
+		Mounts:         testcontainers.Mounts(testcontainers.VolumeMount(c.Run.Name(b.Name), dataDir)),
 		HostConfigModifier: func(h *container.HostConfig) {
 			h.NetworkMode = container.NetworkMode(c.networks.clients)
 			h.PortBindings = bindings

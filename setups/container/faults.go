@@ -149,7 +149,7 @@ func (c *cluster) gateway(ctx context.Context) (string, error) {
 // address is where a broker's container is on the cluster network now; it
 // changes with a cut.
 func (c *cluster) address(ctx context.Context, b *broker) (string, error) {
-	info, err := c.engine.API.ContainerInspect(ctx, c.resource(b.Name), client.ContainerInspectOptions{})
+	info, err := c.engine.API.ContainerInspect(ctx, c.Run.Name(b.Name), client.ContainerInspectOptions{})
 	if err != nil {
 		return "", fmt.Errorf("inspect %s: %w", b.Name, err)
 	}
@@ -177,7 +177,7 @@ func (c *cluster) owner(from net.Addr) string {
 			continue
 		}
 		for _, member := range info.Network.Containers {
-			if broker, ours := strings.CutPrefix(member.Name, c.resource("")); ours && member.IPv4Address.Addr() == at.Addr().Unmap() {
+			if broker, ours := strings.CutPrefix(member.Name, c.Run.Name("")); ours && member.IPv4Address.Addr() == at.Addr().Unmap() {
 				return broker
 			}
 		}
@@ -193,9 +193,9 @@ func (c *cluster) hold(ctx context.Context, b *broker, image string) error {
 		return nil
 	}
 	made, err := c.engine.Provider.CreateContainer(ctx, testcontainers.ContainerRequest{
-		Image: image, Name: c.resource(b.Name + "-disk"), Labels: c.labels(b.Name), ExposedPorts: []string{},
+		Image: image, Name: c.Run.Name(b.Name + "-disk"), Labels: c.labels(b.Name), ExposedPorts: []string{},
 		Cmd:    []string{"broker", "--join", "--data-dir", "/holder", "--advertised-raft-addr", "holder:7650", "--log-level", "error"},
-		Mounts: testcontainers.Mounts(testcontainers.VolumeMount(c.resource(b.Name), dataDir)),
+		Mounts: testcontainers.Mounts(testcontainers.VolumeMount(c.Run.Name(b.Name), dataDir)),
 		HostConfigModifier: func(h *container.HostConfig) {
 			h.NetworkMode = "none"
 			h.Tmpfs = map[string]string{"/holder": "size=16777216"}

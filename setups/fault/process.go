@@ -84,10 +84,10 @@ func (c *cluster) Unwrap() setups.Cluster { return c.Cluster }
 
 // Limit implements setups.Limiter.
 func (c *cluster) Limit(l setups.Limits) error {
+	if err := l.Check(); err != nil {
+		return err
+	}
 	if l.DiskBytes != 0 {
-		if l.DiskBytes < setups.MinDiskBytes {
-			return fmt.Errorf("disk of %d bytes: at least %d are needed", l.DiskBytes, setups.MinDiskBytes)
-		}
 		if why := mountable(); why != "" {
 			return noDisks(why)
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 	"time"
@@ -27,14 +26,13 @@ const (
 // removeRun removes what a run has of namespaces and links, also after its runner
 // was killed, and again. A process that is still in one is killed: only brokers of
 // the run were started there. It returns what is still there.
-func removeRun(run string) (leftovers []string) {
-	ours := regexp.MustCompile("^" + regexp.QuoteMeta("ister-"+run+"-") + `(hub|b[0-9]+)$`)
+func removeRun(r run) (leftovers []string) {
 	entries, err := os.ReadDir(spacesDir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		leftovers = append(leftovers, fmt.Sprintf("namespaces: %v", err))
 	}
 	for _, entry := range entries {
-		if !ours.MatchString(entry.Name()) {
+		if !r.has(entry.Name()) {
 			continue
 		}
 		path := filepath.Join(spacesDir, entry.Name())
@@ -52,18 +50,25 @@ func removeRun(run string) (leftovers []string) {
 			leftovers = append(leftovers, fmt.Sprintf("namespace %s: %v", entry.Name(), err))
 		}
 	}
-	return append(leftovers, removeLinks(run)...)
+	return append(leftovers, removeLinks(r)...)
+}
+
+// has reports whether a namespace is the run's.
+func (r run) has(name string) bool {
+	name, ours := strings.CutPrefix(name, strings.TrimSuffix(r.space(hub), hub.String()))
+	_, err := endOf(name)
+	return ours && (err == nil || name == hub.String())
 }
 
 // removeLinks removes this machine's ends of links. They go with the other end as
 // well, but only some time after the namespace.
-func removeLinks(run string) (leftovers []string) {
+func removeLinks(r run) (leftovers []string) {
 	links, err := netlink.LinkList()
 	if err != nil {
 		return []string{fmt.Sprintf("links: %v", err)}
 	}
 	for _, link := range links {
-		if !strings.HasPrefix(link.Attrs().Name, deviceName(run, "b")) {
+		if !strings.HasPrefix(link.Attrs().Name, r.device("b")) {
 			continue
 		}
 		err := netlink.LinkDel(link)

@@ -31,14 +31,18 @@ func (Setup) Check(ctx context.Context) []setups.Finding {
 // Cannot implements setups.Limited: it has all faults.
 func (Setup) Cannot(ability setups.Ability) *setups.Refused {
 	switch ability {
-	case setups.AbilityUpgrade, setups.AbilityCutOff, setups.AbilitySlow, setups.AbilityFillDisk:
+	case setups.AbilityUpgrade, setups.AbilityMistake, setups.AbilityCutOff, setups.AbilitySlow, setups.AbilityFillDisk:
 		return nil
 	}
 	return setups.StartsBrokers(name, ability)
 }
 
-// New implements setups.Setup. The id of the run, which names everything that is
-// made, is the last element of the run's directory.
+// run is whose namespaces and links are: the id is for people, the owner's mark
+// tells it from a run of the same id in another runs directory.
+type run struct{ id, owner string }
+
+// New implements setups.Setup. The id of the run is the last element of its
+// directory.
 func (Setup) New(ctx context.Context, options setups.Options) (setups.Cluster, error) {
 	for _, f := range checkMachine() {
 		if f.Fatal {
@@ -53,7 +57,11 @@ func (Setup) New(ctx context.Context, options setups.Options) (setups.Cluster, e
 	if err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
-	c := &cluster{Cluster: inner, net: newNetwork(filepath.Base(dir))}
+	owner, err := setups.Own(dir)
+	if err != nil {
+		return nil, err
+	}
+	c := &cluster{Cluster: inner, net: newNetwork(run{filepath.Base(dir), owner})}
 	placer, ok := setups.As[process.Placer](inner)
 	if !ok {
 		panic("netns: the process setup gives its brokers no places")
@@ -73,7 +81,14 @@ func (Setup) Clean(ctx context.Context, dir string) (leftovers []string, err err
 	if err != nil {
 		return nil, err
 	}
-	leftovers = append(ledger.EndAll(cleanGrace), removeRun(filepath.Base(abs))...)
+	leftovers = ledger.EndAll(cleanGrace)
+	owner, err := setups.Owner(abs)
+	if err != nil {
+		return leftovers, err
+	}
+	if owner != "" {
+		leftovers = append(leftovers, removeRun(run{filepath.Base(abs), owner})...)
+	}
 	disks, err := fault.Setup{}.Clean(ctx, abs)
 	return append(leftovers, disks...), err
 }

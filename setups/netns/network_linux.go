@@ -2,8 +2,6 @@ package netns
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -86,7 +84,7 @@ func ownerOf(a net.Addr) string {
 // network is what a run has of namespaces. Its methods may be called from any
 // goroutine.
 type network struct {
-	run  string
+	run  run
 	cuts cuts
 
 	mu      sync.Mutex
@@ -102,17 +100,14 @@ type space struct {
 	inside netlink.Link // its device on the network between brokers
 }
 
-func newNetwork(run string) *network { return &network{run: run, spaces: map[end]*space{}} }
+func newNetwork(r run) *network { return &network{run: r, spaces: map[end]*space{}} }
 
-// spaceName is the name of an end's namespace.
-func spaceName(run string, e end) string { return "ister-" + run + "-" + e.String() }
+// space is the name of an end's namespace.
+func (r run) space(e end) string { return "ister-" + r.id + "-" + r.owner + "-" + e.String() }
 
-// deviceName is the name of this machine's end of a broker's link; it has room
-// for 15 bytes, so that the run is told by a digest of its id.
-func deviceName(run, rest string) string {
-	sum := sha256.Sum256([]byte(run))
-	return "is" + hex.EncodeToString(sum[:])[:8] + rest
-}
+// device is the name of this machine's end of a broker's link; it has room for 15
+// bytes, so that only the owner's mark tells the run.
+func (r run) device(rest string) string { return "is" + r.owner + rest }
 
 // add makes the namespace of a broker and both its links, and returns its address
 // for clients.
@@ -145,16 +140,16 @@ func (n *network) add(e end) (outer string, err error) {
 func (n *network) open(e end) (*space, error) {
 	var ns netns.NsHandle
 	if err := apart(func() (err error) {
-		ns, err = netns.NewNamed(spaceName(n.run, e))
+		ns, err = netns.NewNamed(n.run.space(e))
 		return err
 	}); err != nil {
-		return nil, fmt.Errorf("make namespace %s: %w", spaceName(n.run, e), err)
+		return nil, fmt.Errorf("make namespace %s: %w", n.run.space(e), err)
 	}
 	s := &space{ns: ns}
 	n.spaces[e] = s
 	var err error
 	if s.handle, err = netlink.NewHandleAt(ns, unix.NETLINK_ROUTE); err != nil {
-		return nil, fmt.Errorf("talk to namespace %s: %w", spaceName(n.run, e), err)
+		return nil, fmt.Errorf("talk to namespace %s: %w", n.run.space(e), err)
 	}
 	return s, s.up("lo", "")
 }
@@ -237,7 +232,7 @@ func (n *network) plugOut(s *space, e end) (outer string, err error) {
 	}
 	defer here.handle.Close()
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name = deviceName(n.run, e.String())
+	attrs.Name = n.run.device(e.String())
 	veth := netlink.NewVeth(attrs)
 	veth.PeerName, veth.PeerNamespace = clientDevice, netlink.NsFd(s.ns)
 	if err := here.handle.LinkAdd(veth); err != nil {
@@ -245,7 +240,7 @@ func (n *network) plugOut(s *space, e end) (outer string, err error) {
 	}
 	link, err := here.handle.LinkByName(attrs.Name)
 	if err == nil {
-		err = here.handle.LinkSetAlias(link, "ister run "+n.run+" "+e.String())
+		err = here.handle.LinkSetAlias(link, "ister run "+n.run.id+" "+e.String())
 	}
 	if err != nil {
 		return "", fmt.Errorf("name link %s: %w", attrs.Name, err)

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -23,14 +24,14 @@ import (
 // These need root: make containers.
 
 // left lists what this machine has of a run.
-func left(t *testing.T, run string) (found []string) {
+func left(t *testing.T, r run) (found []string) {
 	t.Helper()
 	entries, err := os.ReadDir(spacesDir)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "ister-"+run+"-") {
+		if strings.HasPrefix(e.Name(), "ister-"+r.id+"-"+r.owner+"-") {
 			found = append(found, e.Name())
 		}
 	}
@@ -39,17 +40,22 @@ func left(t *testing.T, run string) (found []string) {
 		t.Fatal(err)
 	}
 	for _, l := range links {
-		if strings.HasPrefix(l.Attrs().Name, deviceName(run, "")) {
+		if strings.HasPrefix(l.Attrs().Name, r.device("")) {
 			found = append(found, l.Attrs().Name)
 		}
 	}
 	return found
 }
 
+// unique is a run that no other is.
+func unique() run {
+	return run{fmt.Sprintf("test-%d", time.Now().UnixNano()), fmt.Sprintf("%08x", rand.Uint32())}
+}
+
 // made is a network with three ends, and where clients find them.
 func made(t *testing.T) (n *network, outer map[end]string) {
 	t.Helper()
-	n = newNetwork(fmt.Sprintf("test-%d", time.Now().UnixNano()))
+	n = newNetwork(unique())
 	t.Cleanup(func() {
 		for _, text := range n.close() {
 			t.Errorf("left behind: %s", text)
@@ -249,16 +255,21 @@ func TestARateIsHeldAndLifted(t *testing.T) {
 // process that no ledger knows.
 func TestARunIsRemovedByItsNameAlone(t *testing.T) {
 	n, _ := made(t)
-	other := newNetwork(n.run + "-b1") // its names begin with those of the run
-	t.Cleanup(func() { other.close() })
-	if _, err := other.add(1); err != nil {
-		t.Fatal(err)
+	others := []*network{
+		newNetwork(run{n.run.id + "-" + n.run.owner + "-b1", unique().owner}), // its names begin with those of the run
+		newNetwork(run{n.run.id, unique().owner}),                             // of another runs directory
+	}
+	for _, other := range others {
+		t.Cleanup(func() { other.close() })
+		if _, err := other.add(1); err != nil {
+			t.Fatal(err)
+		}
 	}
 	sleeper := exec.Command("sleep", "600")
 	if err := n.within(2, sleeper.Start); err != nil {
 		t.Fatal(err)
 	}
-	half := filepath.Join(spacesDir, spaceName(n.run, 9)) // killed while it made one
+	half := filepath.Join(spacesDir, n.run.space(9)) // killed while it made one
 	if err := os.WriteFile(half, nil, 0o444); err != nil {
 		t.Fatal(err)
 	}
@@ -277,8 +288,10 @@ func TestARunIsRemovedByItsNameAlone(t *testing.T) {
 	if _, err := os.Stat(half); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("half a namespace is left: %v", err)
 	}
-	if rest := left(t, other.run); len(rest) != 3 { // the hub, b1, and a link
-		t.Errorf("of another run there is only %v", rest)
+	for _, other := range others {
+		if rest := left(t, other.run); len(rest) != 3 { // the hub, b1, and a link
+			t.Errorf("of another run there is only %v", rest)
+		}
 	}
 }
 

@@ -23,7 +23,7 @@ func endOf(string) (end, error) { return 0, errNotHere }
 func (end) inner() string       { return "" }
 func ownerOf(net.Addr) string   { return "" }
 
-func newNetwork(string) *network                                { return &network{} }
+func newNetwork(run) *network                                   { return &network{} }
 func (*network) add(end) (string, error)                        { return "", errNotHere }
 func (*network) within(end, func() error) error                 { return errNotHere }
 func (*network) apply() error                                   { return errNotHere }
@@ -31,7 +31,7 @@ func (*network) limit(string, int64) error                      { return errNotH
 func (*network) close() []string                                { return nil }
 func (*network) dial(context.Context, string) (net.Conn, error) { return nil, errNotHere }
 
-func removeRun(string) []string { return nil }
+func removeRun(run) []string { return nil }
 
 func checkMachine() []setups.Finding {
 	return []setups.Finding{{Code: "NETWORK_NAMESPACES", Fatal: true, Message: errNotHere.Error(), Remedy: "use the setup process or container"}}

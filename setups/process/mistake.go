@@ -27,7 +27,7 @@ func (c *cluster) Mistake(ctx context.Context, name string, mistake setups.Mista
 	}
 	data := filepath.Join(c.dir, home, "data")
 	defer os.RemoveAll(data)
-	double := &broker{Broker: b.Broker, path: b.path, digest: b.digest, args: slices.Clone(b.args)}
+	double := &broker{Broker: b.Broker, place: b.place, path: b.path, digest: b.digest, args: slices.Clone(b.args)}
 	double.Name, double.LogFile = filepath.Join(name, filepath.Base(home)), filepath.Join(home, "log")
 	switch mistake {
 	case setups.MistakeDataInUse:

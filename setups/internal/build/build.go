@@ -63,17 +63,27 @@ const cancelGrace = 5 * time.Second
 // this very executable when it is ister and can be used; then one built from the
 // source tree.
 func (t Target) Find(ctx context.Context, explicit string) (path, digest string, err error) {
-	switch self, selfErr := os.Executable(); {
+	self, unusable := t.self()
+	switch {
 	case explicit != "":
 		path = explicit
-	case selfErr == nil && filepath.Base(self) == "ister" && t.Usable(self) == nil:
+	case self != "" && unusable == nil:
 		path = self
 	default:
 		if path, err = t.compile(ctx, ""); err != nil {
-			return "", "", err
+			return "", "", errors.Join(unusable, err)
 		}
 	}
 	return t.Accept(path)
+}
+
+// self is this very executable when it is ister, and why it cannot be used there.
+func (t Target) self() (path string, unusable error) {
+	path, err := os.Executable()
+	if err != nil || filepath.Base(path) != "ister" {
+		return "", nil
+	}
+	return path, t.Usable(path)
 }
 
 // Accept checks a binary, and returns its whole path and its SHA-256.
@@ -136,13 +146,18 @@ func (t Target) describe(ctx context.Context, path string) (setups.Build, error)
 // Check is the finding of doctor about the binary.
 func (t Target) Check() setups.Finding {
 	f := setups.Finding{Code: "BROKER_BINARY", OK: true}
-	if self, err := os.Executable(); err == nil && filepath.Base(self) == "ister" && t.Usable(self) == nil {
+	self, unusable := t.self()
+	if self != "" && unusable == nil {
 		f.Message = "this executable: " + self
 		return f
 	}
 	root, err := sourceRoot()
 	if err != nil {
-		return setups.Finding{Code: "BROKER_BINARY", Fatal: true, Message: "there is no ister binary that runs there",
+		f.Message = "there is no ister binary that runs there"
+		if unusable != nil {
+			f.Message = unusable.Error()
+		}
+		return setups.Finding{Code: "BROKER_BINARY", Fatal: true, Message: f.Message,
 			Remedy: "run `ister scenario`, give --ister-bin FILE, or run this inside Ister's source tree"}
 	}
 	f.Message = "built from " + root + " when needed"
@@ -207,7 +222,7 @@ func (t Target) compile(ctx context.Context, version string) (string, error) {
 	if t.OS != "" {
 		cmd.Env = append(cmd.Env, "GOOS="+t.OS, "GOARCH="+t.Arch)
 	}
-	if out, err := t.run(cmd); err != nil {
+	if out, err := Run(t.Ledger, "build", cmd); err != nil {
 		if ctx.Err() != nil {
 			return "", context.Cause(ctx)
 		}
@@ -225,18 +240,19 @@ func (t Target) compile(ctx context.Context, version string) (string, error) {
 	return path, nil
 }
 
-// run does a command as a process of the run, and returns its output. Where its
-// context ends, the whole group is asked to end, since compilers are its children.
-func (t Target) run(cmd *exec.Cmd) ([]byte, error) {
+// Run does a command as a process of the ledger's run, and returns its output.
+// Where its context ends, the whole group is asked to end, since compilers are its
+// children.
+func Run(ledger Ledger, name string, cmd *exec.Cmd) ([]byte, error) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGINT) }
 	cmd.WaitDelay = cancelGrace
-	if err := t.Ledger.Start("build", cmd); err != nil {
+	if err := ledger.Start(name, cmd); err != nil {
 		return nil, err
 	}
 	err := cmd.Wait()
-	return out.Bytes(), errors.Join(err, t.Ledger.End(cmd.Process.Pid))
+	return out.Bytes(), errors.Join(err, ledger.End(cmd.Process.Pid))
 }
 
 // Executable wants a file that this machine can run.

@@ -6,34 +6,32 @@ import (
 	"fmt"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/containerd/errdefs"
 	"github.com/moby/moby/client"
-)
 
-// RunLabel is on everything that a run makes, with the run's id.
-const RunLabel = "ister.run"
+	"github.com/ister-mq/ister/setups"
+)
 
 // removePause is how long a removal waits for the engine to let go of something.
 const removePause = 100 * time.Millisecond
 
-// Clean removes every container, network and volume with the label of the run
-// whose directory is given, and images that it used and nobody uses any more. It
-// returns what is still there.
-func (e *Engine) Clean(ctx context.Context, dir string) (leftovers []string, err error) {
-	run := filepath.Base(dir)
-	filter := make(client.Filters).Add("label", RunLabel+"="+run)
-	images, err := notedImages(dir)
+// Clean removes every container, network and volume with the labels of the run,
+// and images that it used and nobody uses any more. It returns what is still there.
+func (e *Engine) Clean(ctx context.Context, run Run) (leftovers []string, err error) {
+	filter := run.filter()
+	images, err := notedImages(run.Dir)
 	if err != nil {
 		return nil, err
 	}
 	list, err := e.API.ContainerList(ctx, client.ContainerListOptions{All: true, Filters: filter})
 	if err != nil {
-		return nil, fmt.Errorf("list containers of run %s: %w", run, err)
+		return nil, fmt.Errorf("list containers of run %s: %w", run.ID, err)
 	}
 	for _, c := range list.Items {
-		if !slices.Contains(images, c.Image) {
+		if !slices.Contains(images, c.Image) { // the run's directory may be gone
 			images = append(images, c.Image)
 		}
 		if err := e.RemoveContainer(ctx, c.ID); err != nil {
@@ -42,7 +40,7 @@ func (e *Engine) Clean(ctx context.Context, dir string) (leftovers []string, err
 	}
 	networks, err := e.API.NetworkList(ctx, client.NetworkListOptions{Filters: filter})
 	if err != nil {
-		return leftovers, fmt.Errorf("list networks of run %s: %w", run, err)
+		return leftovers, fmt.Errorf("list networks of run %s: %w", run.ID, err)
 	}
 	for _, n := range networks.Items {
 		if err := e.remove(ctx, func() error {
@@ -54,7 +52,7 @@ func (e *Engine) Clean(ctx context.Context, dir string) (leftovers []string, err
 	}
 	volumes, err := e.API.VolumeList(ctx, client.VolumeListOptions{Filters: filter})
 	if err != nil {
-		return leftovers, fmt.Errorf("list volumes of run %s: %w", run, err)
+		return leftovers, fmt.Errorf("list volumes of run %s: %w", run.ID, err)
 	}
 	for _, v := range volumes.Items {
 		if err := e.remove(ctx, func() error {
@@ -65,6 +63,9 @@ func (e *Engine) Clean(ctx context.Context, dir string) (leftovers []string, err
 		}
 	}
 	for _, name := range images {
+		if !strings.HasPrefix(name, imageRepository+":") {
+			continue // not one that EnsureImage built
+		}
 		if err := e.RemoveImage(ctx, name); err != nil {
 			leftovers = append(leftovers, fmt.Sprintf("image %s: %v", name, err))
 		}
@@ -86,12 +87,20 @@ func CleanRun(ctx context.Context, dir string) (leftovers []string, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("run directory: %w", err)
 	}
+	owner, err := setups.Owner(abs)
+	if owner == "" {
+		return nil, err // nothing was made
+	}
 	engine, err := Connect(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer engine.Close()
-	return engine.Clean(ctx, abs)
+	run := Run{Dir: abs, ID: filepath.Base(abs), Owner: owner}
+	if err := run.on(engine.API.DaemonHost()); err != nil {
+		return nil, err
+	}
+	return engine.Clean(ctx, run)
 }
 
 // remove repeats a removal that conflicts with one still under way.

@@ -2,7 +2,7 @@
 // engine, an image of the static ister binary built without a registry, one
 // broker's container with its log and its end, and removal by label.
 //
-// Everything that a run makes carries the label RunLabel, so that it is found
+// Everything that a run makes carries the labels of its Run, so that it is found
 // and removed also after the runner was killed. Nothing else is ever touched.
 // The reaper container of testcontainers is off: it would need an image from a
 // registry.
@@ -10,6 +10,7 @@
 // File map:
 //
 //	engine.go  the connection, and what doctor says of it
+//	run.go     whose something on the engine is
 //	binary.go  what a binary has to be to run on the engine
 //	image.go   the image, named by the binary's digest
 //	box.go     one container: start, end, freeze, log

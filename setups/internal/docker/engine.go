@@ -2,6 +2,7 @@ package docker
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"net/url"
@@ -51,6 +52,12 @@ func Connect(ctx context.Context) (*Engine, error) {
 	quiet()
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
 	defer cancel()
+	wanted := os.Getenv("DOCKER_HOST")
+	if wanted != "" {
+		if err := answers(ctx); err != nil { // testcontainers would take another engine
+			return nil, noEngine(fmt.Errorf("the engine of DOCKER_HOST=%s: %w", wanted, err))
+		}
+	}
 	// NewDockerProvider takes no context: an engine that hangs must not hold us.
 	type result struct {
 		provider *testcontainers.DockerProvider
@@ -64,27 +71,60 @@ func Connect(ctx context.Context) (*Engine, error) {
 	var provider *testcontainers.DockerProvider
 	select {
 	case <-ctx.Done():
-		return nil, fmt.Errorf("connect to docker: no answer within %s", pingTimeout)
+		return nil, noEngine(fmt.Errorf("connect to docker: no answer within %s", pingTimeout))
 	case r := <-found:
 		if r.err != nil {
-			return nil, fmt.Errorf("connect to docker: %w", r.err)
+			return nil, noEngine(fmt.Errorf("connect to docker: %w", r.err))
 		}
 		provider = r.provider
 	}
 	e := &Engine{Provider: provider, API: provider.Client()}
+	if at := e.API.DaemonHost(); wanted != "" && at != wanted {
+		e.Close()
+		return nil, noEngine(fmt.Errorf("DOCKER_HOST=%s, but ~/.testcontainers.properties names the engine %s", wanted, at))
+	}
 	version, err := e.API.ServerVersion(ctx, client.ServerVersionOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("ask docker for its version: %w", err)
+		return nil, noEngine(fmt.Errorf("ask docker for its version: %w", err))
 	}
 	if older(version.APIVersion, minAPI) {
-		return nil, fmt.Errorf("docker engine %s speaks API %s, needed is %s (Docker Engine 20.10) or newer", version.Version, version.APIVersion, minAPI)
+		return nil, noEngine(fmt.Errorf("docker engine %s speaks API %s, needed is %s (Docker Engine 20.10) or newer", version.Version, version.APIVersion, minAPI))
 	}
 	if version.Os != "linux" {
-		return nil, fmt.Errorf("docker runs %s containers, needed are linux ones", version.Os)
+		return nil, noEngine(fmt.Errorf("docker runs %s containers, needed are linux ones", version.Os))
 	}
 	e.Arch = version.Arch
 	e.Host, e.Bind = publishedAt(os.Getenv("TESTCONTAINERS_HOST_OVERRIDE"), e.API.DaemonHost())
 	return e, nil
+}
+
+// answers asks the engine that DOCKER_HOST names.
+func answers(ctx context.Context) error {
+	c, err := client.New(client.FromEnv)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	_, err = c.Ping(ctx, client.PingOptions{})
+	return err
+}
+
+// unusable is why there is no engine, and what to do.
+type unusable struct{ why, remedy string }
+
+func (u *unusable) Error() string { return u.why + "; " + u.remedy }
+
+func noEngine(err error) *unusable {
+	u := &unusable{why: strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "; ")}
+	switch {
+	case strings.Contains(u.why, "permission denied"):
+		u.remedy = "let this user use the engine's socket (`sudo usermod -aG docker $USER`, and log in again), or run it as root"
+	case os.Getenv("DOCKER_HOST") != "":
+		u.remedy = "start that engine, or correct or unset DOCKER_HOST"
+	default:
+		u.remedy = "install Docker Engine 20.10 or newer (Debian: apt-get install docker.io) and start it, or set DOCKER_HOST"
+	}
+	return u
 }
 
 // Close ends the connection.
@@ -125,8 +165,9 @@ func Check(ctx context.Context) []setups.Finding {
 	engine := setups.Finding{Code: "DOCKER_ENGINE", OK: true}
 	e, err := Connect(ctx)
 	if err != nil {
-		engine.OK, engine.Fatal, engine.Message = false, true, err.Error()
-		engine.Remedy = "install Docker Engine 20.10 or newer (Debian: apt-get install docker.io) and start it, or set DOCKER_HOST; this user must be allowed to use its socket"
+		u := noEngine(err)
+		errors.As(err, &u)
+		engine.OK, engine.Fatal, engine.Message, engine.Remedy = false, true, u.why, u.remedy
 		return []setups.Finding{engine}
 	}
 	defer e.Close()

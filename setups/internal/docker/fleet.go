@@ -37,6 +37,7 @@ func (m *Member) Stale() bool { return m.Made != m.Digest && !m.Box.Running() }
 // Fleet is the life of brokers in containers, the same however these are made.
 // It implements the part of setups.Cluster that starts and ends brokers.
 type Fleet struct {
+	Run Run
 	// Binaries says what a binary has to be, Path and Digest are of the first one.
 	Binaries     build.Target
 	Path, Digest string

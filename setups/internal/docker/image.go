@@ -80,7 +80,12 @@ func noteImage(dir, name string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return fmt.Errorf("make the run's directory: %w", err)
 	}
-	if err := os.WriteFile(filepath.Join(dir, imagesFile), []byte(strings.Join(append(names, name), "\n")+"\n"), 0o644); err != nil {
+	path := filepath.Join(dir, imagesFile)
+	err = os.WriteFile(path+".new", []byte(strings.Join(append(names, name), "\n")+"\n"), 0o644)
+	if err == nil { // in one step: a runner that is killed meanwhile leaves the whole list
+		err = os.Rename(path+".new", path)
+	}
+	if err != nil {
 		return fmt.Errorf("note the image: %w", err)
 	}
 	return nil

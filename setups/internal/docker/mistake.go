@@ -22,9 +22,9 @@ const mistakeData = "/mistake"
 const mistakeRemoval = 15 * time.Second
 
 // Mistake implements setups.Mistaker: a container beside the broker's own, made
-// from it, which is removed afterwards with its data. dir is the run's, and
-// cluster the network on which brokers reach each other.
-func (f *Fleet) Mistake(ctx context.Context, dir, cluster, name string, mistake setups.Mistake) (setups.Mistaken, error) {
+// from it, which is removed afterwards with its data. cluster is the network on
+// which brokers reach each other.
+func (f *Fleet) Mistake(ctx context.Context, cluster, name string, mistake setups.Mistake) (setups.Mistaken, error) {
 	m, err := f.Find(name)
 	if err != nil {
 		return setups.Mistaken{}, err
@@ -36,7 +36,7 @@ func (f *Fleet) Mistake(ctx context.Context, dir, cluster, name string, mistake 
 	if err != nil {
 		return setups.Mistaken{}, fmt.Errorf("inspect %s: %w", name, err)
 	}
-	d := &double{engine: m.Box.engine, of: info.Container, name: name, log: filepath.Join(dir, "brokers", name, "mistake-"+string(mistake)+".log")}
+	d := &double{engine: m.Box.engine, run: f.Run, of: info.Container, name: name, log: filepath.Join(f.Run.Dir, "brokers", name, "mistake-"+string(mistake)+".log")}
 	defer d.remove(ctx)
 	host := &container.HostConfig{NetworkMode: "none"}
 	args := withData(info.Container.Config.Cmd, mistakeData)
@@ -82,15 +82,16 @@ func withData(args []string, dir string) []string {
 // double makes containers in the likeness of a broker's.
 type double struct {
 	engine    *Engine
+	run       Run
 	of        container.InspectResponse
 	name, log string
 	made      []string // ids
 }
 
-// start makes a container that carries the run's label, and starts it.
+// start makes a container that carries the run's labels, and starts it.
 func (d *double) start(ctx context.Context, host *container.HostConfig, args []string) (*Box, error) {
 	options := client.ContainerCreateOptions{
-		Config:     &container.Config{Image: d.of.Config.Image, Cmd: args, Env: d.of.Config.Env, Labels: map[string]string{RunLabel: d.of.Config.Labels[RunLabel]}},
+		Config:     &container.Config{Image: d.of.Config.Image, Cmd: args, Env: d.of.Config.Env, Labels: d.run.Labels()},
 		HostConfig: host,
 	}
 	if host.VolumesFrom == nil {
@@ -171,7 +172,7 @@ func untilEnd(ctx context.Context, box *Box) (setups.Exit, error) {
 }
 
 // remove removes what was made, with its volumes. What it cannot remove carries
-// the run's label, for Close and clean.
+// the run's labels, for Close and clean.
 func (d *double) remove(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), mistakeRemoval)
 	defer cancel()

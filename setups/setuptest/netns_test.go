@@ -13,14 +13,19 @@ import (
 	"github.com/ister-mq/ister/setups/setuptest"
 )
 
-// spaces lists the network namespaces of a run. Making them needs root.
-func spaces(t *testing.T, id string) (found []string) {
+// spaces lists the network namespaces of the run in a directory. Making them needs
+// root.
+func spaces(t *testing.T, dir string) (found []string) {
+	owner, err := setups.Owner(dir)
+	if err != nil || owner == "" {
+		t.Fatalf("owner's mark %q, %v", owner, err)
+	}
 	entries, err := os.ReadDir("/run/netns")
 	if err != nil && !os.IsNotExist(err) {
 		t.Fatal(err)
 	}
 	for _, e := range entries {
-		if strings.HasPrefix(e.Name(), "ister-"+id+"-") {
+		if strings.HasPrefix(e.Name(), "ister-"+filepath.Base(dir)+"-"+owner+"-") {
 			found = append(found, e.Name())
 		}
 	}
@@ -31,44 +36,27 @@ func TestNetns(t *testing.T) {
 	o := run(t)
 	setuptest.Run(t, setuptest.Config{Setup: netns.Setup{}, Options: o, Upgrades: true,
 		Faults: []setups.Fault{setups.FaultCutOff},
-		Left:   func() []string { return spaces(t, filepath.Base(o.Dir)) }})
+		Left:   func() []string { return spaces(t, o.Dir) }})
 }
 
 func TestNetnsWithLimits(t *testing.T) {
 	o := run(t)
 	setuptest.Run(t, setuptest.Config{Setup: netns.Setup{}, Options: o, Upgrades: true,
-		Limits: setups.Limits{DiskBytes: 256 << 20, Links: true},
+		Limits: setups.Limits{DiskBytes: setups.MinDiskBytes, Links: true},
 		Faults: []setups.Fault{setups.FaultCutOff, setups.FaultSlow, setups.FaultFillDisk},
-		Left:   func() []string { return spaces(t, filepath.Base(o.Dir)) }})
+		Left:   func() []string { return spaces(t, o.Dir) }})
 }
 
-// The runner was killed: its directory tells what to end and remove.
-func TestNamespacesAreCleanedUpAfterACrashOfTheRunner(t *testing.T) {
-	o := run(t)
-	id := filepath.Base(o.Dir)
-	cluster, err := netns.Setup{}.New(t.Context(), o)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { cluster.Close(t.Context()) })
-	brokers, err := cluster.Form(t.Context(), 1)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(spaces(t, id)) != 2 { // the hub and b1
-		t.Fatalf("the run made %v", spaces(t, id))
-	}
-	for range 2 {
-		if rest, err := (netns.Setup{}).Clean(t.Context(), o.Dir); err != nil || len(rest) > 0 {
-			t.Fatalf("cleaning left %v, %v", rest, err)
+func TestNamespacesOfACrashedRunAreCleanedUp(t *testing.T) {
+	cleansOnlyItsOwn(t, netns.Setup{}, 1, 2, func(dir string) []string { return spaces(t, dir) }) // the hub and b1
+}
+
+func TestInterruptedNamespaces(t *testing.T) {
+	cutShort(t, "netns", func(t *testing.T) func(*subject) {
+		return func(s *subject) {
+			if rest := spaces(t, s.dir); len(rest) > 0 {
+				s.Errorf("namespaces: %v", rest)
+			}
 		}
-	}
-	if rest := spaces(t, id); len(rest) > 0 {
-		t.Fatalf("still there: %v", rest)
-	}
-	for _, b := range brokers {
-		if data, err := os.ReadFile(filepath.Join(o.Dir, b.LogFile)); err != nil || len(data) == 0 {
-			t.Errorf("the log of %s is gone: %v", b.Name, err)
-		}
-	}
+	})
 }

@@ -41,6 +41,7 @@ type Config struct {
 // Bounds of the suite. They are generous: what is tested is that things happen.
 const (
 	startTimeout = 90 * time.Second
+	buildTimeout = 5 * time.Minute // of the broker, from its source
 	wait         = 30 * time.Second
 	stopGrace    = 20 * time.Second
 	answerWait   = time.Second
@@ -79,6 +80,9 @@ func Run(t *testing.T, cfg Config) {
 		if !ok {
 			t.Fatalf("setup %s sets no limits", cfg.Setup.Name())
 		}
+		if err := limiter.Limit(setups.Limits{DiskBytes: setups.MinDiskBytes - 1}); err == nil {
+			t.Error("a disk on which no broker takes records was accepted")
+		}
 		if err := limiter.Limit(cfg.Limits); err != nil {
 			t.Fatal(err)
 		}
@@ -99,6 +103,7 @@ func Run(t *testing.T, cfg Config) {
 		{"kills and keeps the data", (*suite).kills},
 		{"freezes and thaws", (*suite).freezes},
 		{"upgrades a broker and goes back", (*suite).upgrades},
+		{"starts a broker wrongly, beside it", (*suite).mistakes},
 		{"offers the faults it has to", (*suite).offers},
 		{"cuts a broker off and heals", (*suite).cutsOff},
 		{"slows a broker down", (*suite).slows},
@@ -161,6 +166,12 @@ func get(ctx context.Context, address, path string) (int, []byte, error) {
 	defer response.Body.Close()
 	body, err := io.ReadAll(response.Body)
 	return response.StatusCode, body, err
+}
+
+// Answers reports whether a broker's admin port says that it is alive.
+func Answers(ctx context.Context, address string) bool {
+	status, _, err := get(ctx, address, "/healthz")
+	return err == nil && status == http.StatusOK
 }
 
 // until waits for a condition, which says what it sees.
@@ -401,7 +412,9 @@ func (s *suite) upgrades() {
 		}
 		return
 	}
-	first, next, err := builder.Builds(s.context(), "")
+	ctx, cancel := context.WithTimeout(s.Context(), buildTimeout)
+	defer cancel()
+	first, next, err := builder.Builds(ctx, "")
 	s.must(err)
 	if first.Version == next.Version || first.SHA256 == next.SHA256 || first.Version == "" || next.Version == "" {
 		s.Fatalf("two builds that cannot be told apart: %+v, %+v", first, next)
@@ -428,6 +441,55 @@ func (s *suite) upgrades() {
 	}
 	if err := upgrader.Upgrade(s.context(), "b9", next.Path); err == nil {
 		s.Error("a broker that does not exist got another binary")
+	}
+}
+
+// mistakes wants every wrong start refused by the broker, and the broker that it was
+// beside as it was. A setup offers them exactly when it says so.
+func (s *suite) mistakes() {
+	mistaker, ok := setups.As[setups.Mistaker](s.cluster)
+	if refused := setups.Cannot(s.cfg.Setup, setups.AbilityMistake); ok != (refused == nil) {
+		s.Fatalf("a cluster that starts brokers wrongly: %v; the setup's refusal: %v", ok, refused)
+	}
+	if !ok {
+		return
+	}
+	was := s.identity("b3")
+	for _, mistake := range setups.Mistakes {
+		beside := mistake == setups.MistakeDataInUse || mistake == setups.MistakePortInUse // the broker runs
+		if !beside && s.broker("b3").Running {
+			s.must(s.cluster.Kill(s.context(), "b3"))
+		}
+		made, err := mistaker.Mistake(s.context(), "b3", mistake)
+		if err != nil || made.Exit.Code <= 0 || made.Says == "" {
+			s.Errorf("%s ended with %+v, %v; want an exit code and a reason", mistake, made, err)
+		}
+		s.Logf("%s: exit code %d: %s", mistake, made.Exit.Code, made.Says)
+		if s.broker("b3").Running != beside {
+			s.Fatalf("after %s, b3 runs: %v", mistake, !beside)
+		}
+		if beside {
+			s.same("b3", was)
+			s.kafka("b3")
+		}
+	}
+	for _, mistake := range []setups.Mistake{setups.MistakeDataInUse, setups.MistakePortInUse, "none"} {
+		if _, err := mistaker.Mistake(s.context(), "b3", mistake); err == nil {
+			s.Errorf("mistake %q on a broker that does not run", mistake)
+		}
+	}
+	s.restart("b3", was)
+	s.awaitReady("b3", true)
+	for _, mistake := range []setups.Mistake{setups.MistakeWiped, setups.MistakeForeign} {
+		if _, err := mistaker.Mistake(s.context(), "b3", mistake); err == nil {
+			s.Errorf("mistake %q on a broker that runs", mistake)
+		}
+	}
+	if _, err := mistaker.Mistake(s.context(), "b9", setups.MistakeWiped); err == nil {
+		s.Error("a broker that does not exist was started wrongly")
+	}
+	if more := len(s.cluster.Brokers()); more != 4 {
+		s.Errorf("%d brokers, want 4: a wrong start is none of them", more)
 	}
 }
 

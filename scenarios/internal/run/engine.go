@@ -315,7 +315,7 @@ func (e *engine) prepare(ctx context.Context) bool {
 func (e *engine) unfit(err error) bool {
 	e.failed, e.envErr = true, true
 	e.record.Failures = append(e.record.Failures, report.Failure{
-		Message: err.Error(), Expected: "a machine on which setup " + e.options.Setup.Name() + " works: see scenario doctor", Observed: err.Error(),
+		Message: err.Error(), Expected: "a machine on which setup " + e.options.Setup.Name() + " works: see scenario doctor --setup " + e.options.Setup.Name(), Observed: err.Error(),
 		Evidence: []string{filepath.Join(e.dir, EventsFile)}, Repro: e.record.Repro,
 	})
 	return false

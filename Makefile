@@ -72,7 +72,7 @@ mcp-e2e: ## an MCP client drives a scenario on real brokers, step by step
 
 .PHONY: containers
 containers: ## conformance of every setup, with Docker and root
-	CGO_ENABLED=0 go test -tags containers -count=1 -timeout 15m ./setups/setuptest ./setups/netns
+	CGO_ENABLED=0 go test -tags containers -count=1 -timeout 40m ./setups/setuptest ./setups/netns
 
 .PHONY: chaos
 chaos: ## kill -9 and restart random brokers under load, ROUNDS=20 times

@@ -324,7 +324,7 @@ func TestARunnerThatIsKilledLeavesEvidenceAndCleanRemovesTheRest(t *testing.T) {
 				t.Errorf("the record says %s", got)
 			}
 			s.does(4, "the runner is gone", "watch", "last")
-			s.does(0, "abandoned", "runs")
+			s.does(0, "ABANDONED", "runs")
 			if name == "step" || name == "always" { // before that there is no read, and after it the history is whole
 				s.does(3, "partial", "verify", "last")
 			}

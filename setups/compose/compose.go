@@ -171,7 +171,7 @@ func (c *cluster) Add(ctx context.Context) (setups.Broker, error) {
 // configure writes the compose file and its settings into the run's directory,
 // from where a person can use them as well.
 func (c *cluster) configure(ctx context.Context) error {
-	image, err := c.engine.EnsureImage(ctx, c.Run.Dir, c.Path, c.Digest)
+	image, err := c.engine.EnsureImage(ctx, c.Run, c.Path, c.Digest)
 	if err != nil {
 		return err
 	}
@@ -220,7 +220,7 @@ func (c *cluster) Start(ctx context.Context, name string) (*setups.Exit, error) 
 	if !m.Stale() {
 		return c.Fleet.Start(ctx, name)
 	}
-	if _, err := c.engine.EnsureImage(ctx, c.Run.Dir, m.Path, m.Digest); err != nil {
+	if _, err := c.engine.EnsureImage(ctx, c.Run, m.Path, m.Digest); err != nil {
 		return nil, err
 	}
 	if err := c.override(); err != nil {

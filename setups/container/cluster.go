@@ -77,7 +77,7 @@ func (c *cluster) Form(ctx context.Context, n int) ([]setups.Broker, error) {
 	}
 	// The engine takes a second or more for each; the image comes first, so that
 	// it is built once.
-	if _, err := c.engine.EnsureImage(ctx, c.Run.Dir, c.Path, c.Digest); err != nil {
+	if _, err := c.engine.EnsureImage(ctx, c.Run, c.Path, c.Digest); err != nil {
 		return nil, err
 	}
 	errs := make([]error, n)

@@ -139,7 +139,7 @@ func (c *cluster) launch(ctx context.Context, b *broker) error {
 }
 
 func (c *cluster) tryLaunch(ctx context.Context, b *broker) error {
-	image, err := c.engine.EnsureImage(ctx, c.Run.Dir, b.Path, b.Digest)
+	image, err := c.engine.EnsureImage(ctx, c.Run, b.Path, b.Digest)
 	if err != nil {
 		return err
 	}

@@ -55,6 +55,24 @@ func (s *subject) hasFile(name string) {
 	}
 }
 
+// hasLayer waits until the engine has a layer of an image that is being built.
+func (s *subject) hasLayer() {
+	s.Helper()
+	before := images(s.T)
+	ticker := time.NewTicker(time.Millisecond)
+	defer ticker.Stop()
+	for deadline := time.Now().Add(patience); ; <-ticker.C {
+		for id := range images(s.T) {
+			if _, old := before[id]; !old {
+				return
+			}
+		}
+		if s.isOver() || time.Now().After(deadline) {
+			s.Fatalf("no image was built:\n%s", s.output)
+		}
+	}
+}
+
 // cutShort interrupts runs of a setup at several moments, in order and as a crash
 // does, and wants nothing left. remains looks at the machine before a run, and what
 // it returns looks for what the run left there.
@@ -82,11 +100,13 @@ func cutShort(t *testing.T, setup string, remains func(*testing.T) func(*subject
 		"a broker says a word": func(s *subject) { s.hasFile("brokers/b1/log") },
 		"a step is under way":  func(s *subject) { s.at(stepping) },
 		"an image is built":    func(s *subject) { s.hasFile("images") },
+		"a layer is there":     (*subject).hasLayer,
 		"compose works":        func(s *subject) { s.hasFile("compose.yaml") },
 	}
 	switch setup {
 	case "netns":
 		delete(moments, "an image is built")
+		delete(moments, "a layer is there")
 		fallthrough
 	case "container":
 		delete(moments, "compose works")

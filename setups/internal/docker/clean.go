@@ -70,6 +70,16 @@ func (e *Engine) Clean(ctx context.Context, run Run) (leftovers []string, err er
 			leftovers = append(leftovers, fmt.Sprintf("image %s: %v", name, err))
 		}
 	}
+	// What a build left that was cut short has no name.
+	layers, err := e.API.ImageList(ctx, client.ImageListOptions{Filters: filter.Clone().Add("dangling", "true")})
+	if err != nil {
+		return leftovers, fmt.Errorf("list images of run %s: %w", run.ID, err)
+	}
+	for _, layer := range layers.Items {
+		if err := e.RemoveImage(ctx, layer.ID); err != nil {
+			leftovers = append(leftovers, fmt.Sprintf("image %s: %v", layer.ID, err))
+		}
+	}
 	return leftovers, nil
 }
 

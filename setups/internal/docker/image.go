@@ -23,7 +23,9 @@ const imageRepository = "ister-scenario"
 
 // dockerfile of an image that holds the binary and nothing else. A data
 // directory is made by the volume that is mounted there.
+// The labels come first: an untagged layer that a killed build leaves has them too.
 const dockerfile = `FROM scratch
+LABEL %s=%q %s=%q
 COPY ister /ister
 ENTRYPOINT ["/ister"]
 `
@@ -37,9 +39,9 @@ const imagesFile = "images"
 // EnsureImage builds the image of a binary unless the engine has it, and notes
 // in the run's directory that the run uses it. It needs no registry. A second run
 // may remove it at any time before a container uses it.
-func (e *Engine) EnsureImage(ctx context.Context, dir, binary, digest string) (string, error) {
+func (e *Engine) EnsureImage(ctx context.Context, run Run, binary, digest string) (string, error) {
 	name := ImageName(digest)
-	if err := noteImage(dir, name); err != nil {
+	if err := noteImage(run.Dir, name); err != nil {
 		return "", err
 	}
 	_, err := e.API.ImageInspect(ctx, name)
@@ -49,7 +51,7 @@ func (e *Engine) EnsureImage(ctx context.Context, dir, binary, digest string) (s
 	if !errdefs.IsNotFound(err) {
 		return "", fmt.Errorf("look for image %s: %w", name, err)
 	}
-	archive, err := buildContext(binary)
+	archive, err := buildContext(run, binary)
 	if err != nil {
 		return "", err
 	}
@@ -100,7 +102,7 @@ func notedImages(dir string) ([]string, error) {
 }
 
 // buildContext is a tar with the Dockerfile and the binary.
-func buildContext(binary string) ([]byte, error) {
+func buildContext(run Run, binary string) ([]byte, error) {
 	file, err := os.Open(binary)
 	if err != nil {
 		return nil, fmt.Errorf("read the binary: %w", err)
@@ -110,6 +112,7 @@ func buildContext(binary string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the binary: %w", err)
 	}
+	dockerfile := fmt.Sprintf(dockerfile, RunLabel, run.ID, OwnerLabel, run.Owner)
 	var out bytes.Buffer
 	out.Grow(int(info.Size()) + 4096)
 	w := tar.NewWriter(&out)

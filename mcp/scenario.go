@@ -158,6 +158,18 @@ func oneOf(name, value string, known []string) error {
 	return &failure{Code: codeInvalidArgument, Message: fmt.Sprintf("%s: %s is not known%s", name, value, didYouMean(value, known)), Got: value, Expected: "one of: " + strings.Join(known, ", ")}
 }
 
+// aspectWords choose aspects on a command line.
+func (l *listedScenario) aspectWords(aspects []string) ([]string, error) {
+	var words []string
+	for _, aspect := range aspects {
+		if err := oneOf("aspects", aspect, l.Aspects); err != nil {
+			return nil, err
+		}
+		words = append(words, "--aspect", aspect)
+	}
+	return words, nil
+}
+
 func listScenarios(ctx context.Context, s *Server, _ input) (*answer, error) {
 	all, err := s.scenarioList(ctx)
 	if err != nil {
@@ -208,20 +220,16 @@ func planScenario(ctx context.Context, s *Server, in input) (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	words := []string{"plan", id}
-	for _, aspect := range aspects {
-		if err := oneOf("aspects", aspect, found.Aspects); err != nil {
-			return nil, err
-		}
-		words = append(words, "--aspect", aspect)
-	}
-	steps := []plannedStep{}
-	if err := s.command(ctx, &steps, words...); err != nil {
+	words, err := found.aspectWords(aspects)
+	if err != nil {
 		return nil, err
 	}
-	words[0] = "run"
+	steps := []plannedStep{}
+	if err := s.command(ctx, &steps, append([]string{"plan", id}, words...)...); err != nil {
+		return nil, err
+	}
 	return &answer{
-		body:    map[string]any{"scenario": id, "steps": steps, "command": "scenario " + strings.Join(words, " ")},
+		body:    map[string]any{"scenario": id, "steps": steps, "command": "scenario " + strings.Join(append([]string{"run", id}, words...), " ")},
 		summary: fmt.Sprintf("%s of %s, on brokers of its own; nothing was started", plural(len(steps), "step", "steps"), id),
 		next:    []step{{"scenario_start", in.given(), "runs them"}},
 	}, nil

@@ -76,7 +76,7 @@ func startScenario(ctx context.Context, s *Server, in input) (*answer, error) {
 	}
 	out := startedRun{RunID: id, Command: "scenario " + strings.Join(words, " "), Dir: filepath.Join(s.config.RunsDir, id)}
 	a := &answer{summary: "Started run " + id, next: []step{{"scenario_wait", map[string]any{"run_id": id, "after_seq": 0}, "follow it"}}}
-	if first := s.firstPause(ctx, found.ID, in); first != nil {
+	if first := s.firstPause(ctx, found, in); first != nil {
 		out.First = first
 		a.summary += fmt.Sprintf("; it pauses before the step %s", first.Step)
 		a.next = append(s.callsOf(id, first), a.next...)
@@ -87,13 +87,11 @@ func startScenario(ctx context.Context, s *Server, in input) (*answer, error) {
 
 // runWords are the words of the command that starts the run.
 func (s *Server) runWords(ctx context.Context, found *listedScenario, in input) ([]string, error) {
-	words := []string{"run", found.ID}
-	for _, aspect := range in.texts("aspects") {
-		if err := oneOf("aspects", aspect, found.Aspects); err != nil {
-			return nil, err
-		}
-		words = append(words, "--aspect", aspect)
+	aspects, err := found.aspectWords(in.texts("aspects"))
+	if err != nil {
+		return nil, err
 	}
+	words := append([]string{"run", found.ID}, aspects...)
 	if setup := in.text("setup"); setup != "" {
 		if err := oneOf("setup", setup, ownClusters(found.Setups)); err != nil {
 			return nil, err
@@ -116,7 +114,7 @@ func (s *Server) runWords(ctx context.Context, found *listedScenario, in input) 
 	}
 	for _, flag := range []string{"from", "until"} {
 		if name := in.text(flag); name != "" {
-			known, err := s.stepsOf(ctx, found.ID, in.texts("aspects"))
+			known, err := s.stepsOf(ctx, found.ID, aspects)
 			if err != nil {
 				return nil, err
 			}
@@ -153,14 +151,10 @@ func (s *Server) paramWords(ctx context.Context, scenario string, params map[str
 	return words, nil
 }
 
-// stepsOf lists the steps of a run of these aspects.
+// stepsOf lists the steps of a run of the aspects that the words choose.
 func (s *Server) stepsOf(ctx context.Context, id string, aspects []string) ([]string, error) {
-	words := []string{"plan", id}
-	for _, aspect := range aspects {
-		words = append(words, "--aspect", aspect)
-	}
 	steps := []plannedStep{}
-	if err := s.command(ctx, &steps, words...); err != nil {
+	if err := s.command(ctx, &steps, append([]string{"plan", id}, aspects...)...); err != nil {
 		return nil, err
 	}
 	names := []string{}
@@ -173,15 +167,19 @@ func (s *Server) stepsOf(ctx context.Context, id string, aspects []string) ([]st
 }
 
 // firstPause is the step before which a new run pauses, or nil.
-func (s *Server) firstPause(ctx context.Context, id string, in input) *nextStep {
+func (s *Server) firstPause(ctx context.Context, found *listedScenario, in input) *nextStep {
 	if from := in.text("from"); in.text("pause") != "each" && from != "" {
-		return s.nextStep(id, from)
+		return s.nextStep(found.ID, from)
 	}
 	if in.text("pause") != "each" {
 		return nil
 	}
-	if steps, err := s.stepsOf(ctx, id, in.texts("aspects")); err == nil && len(steps) > 0 {
-		return s.nextStep(id, steps[0])
+	aspects, err := found.aspectWords(in.texts("aspects"))
+	if err != nil {
+		return nil
+	}
+	if steps, err := s.stepsOf(ctx, found.ID, aspects); err == nil && len(steps) > 0 {
+		return s.nextStep(found.ID, steps[0])
 	}
 	return nil
 }

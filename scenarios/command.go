@@ -145,7 +145,7 @@ recorded history, and leave the evidence in runs/<id>/.
 		SilenceUsage: true, SilenceErrors: true, Args: subcommand,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.PersistentFlags().StringVar(&c.runsDir, "runs-dir", "runs", "directory of the runs")
+	root.PersistentFlags().StringVar(&c.runsDir, "runs-dir", report.DefaultRunsDir, "directory of the runs")
 	root.PersistentFlags().StringVarP(&c.output, "output", "o", "text", "text or json")
 	root.PersistentFlags().BoolVar(&c.noColor, "no-color", false, "no colours (also with NO_COLOR set)")
 	root.PersistentPreRunE = func(*cobra.Command, []string) error {

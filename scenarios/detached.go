@@ -133,7 +133,8 @@ func (c *common) detach(cmd *cobra.Command, args []string) error {
 		return printJSON(cmd.OutOrStdout(), map[string]any{"run_id": id, "directory": dir, "supervisor": pid})
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), id)
-	fmt.Fprintf(cmd.ErrOrStderr(), "follow it: scenario watch %s; end it: scenario stop %s\n", id, id)
+	name := (&report.Run{ID: id, Directory: dir}).Name()
+	fmt.Fprintf(cmd.ErrOrStderr(), "follow it: scenario watch %s; end it: scenario stop %s\n", name, name)
 	return nil
 }
 
@@ -185,7 +186,7 @@ func (c *common) progressOut(cmd *cobra.Command) io.Writer {
 func (c *common) followed(cmd *cobra.Command, show report.Display, record *report.Run, err error) error {
 	switch {
 	case errors.Is(err, run.ErrAbandoned):
-		return &exitError{code: report.ExitEnvironment, err: fmt.Errorf("%w; end what it left with: scenario stop %s", err, record.ID)}
+		return &exitError{code: report.ExitEnvironment, err: fmt.Errorf("%w; end what it left with: scenario stop %s", err, record.Name())}
 	case errors.Is(err, context.Canceled):
 		return &exitError{code: report.ExitInterrupted, err: fmt.Errorf("not followed to the end: run %s goes on", record.ID)}
 	case err != nil:

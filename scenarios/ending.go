@@ -31,6 +31,9 @@ func (c *common) stopCommand() *cobra.Command {
 
 // ended reports how a stop or clean came out.
 func ended(cmd *cobra.Command, done string, left []string, err error) error {
+	if errors.Is(err, run.ErrRunning) {
+		return &usageError{err: err}
+	}
 	if err != nil {
 		return &exitError{code: report.ExitEnvironment, err: err}
 	}

@@ -72,7 +72,7 @@ func TestPauseOnFailureKeepsTheClusterAndTellsHowToGoOn(t *testing.T) {
 		t.Fatalf("%+v", state.Pause)
 	}
 	text := strings.Join(state.Pause.Lines(), "\n")
-	for _, want := range []string{"bootstrap " + strings.Join(state.Pause.Bootstrap, ","), "evidence  ", "repro     scenario run", "scenario step " + state.RunID, "scenario resume " + state.RunID} {
+	for _, want := range []string{"bootstrap " + strings.Join(state.Pause.Bootstrap, ","), "evidence  ", "repro     scenario run", "scenario step " + dir, "scenario resume " + dir} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%q is not in\n%s", want, text)
 		}

@@ -78,9 +78,9 @@ func remake(out io.Writer, formats []string, dir string) error {
 // unended says what can be done about a run without a verdict.
 func unended(r *report.Run, dir string) string {
 	if info, err := run.Inspect(dir); err == nil && info.State == run.Abandoned {
-		return "its runner is gone: scenario clean " + r.ID + " ends what it left and makes the reports"
+		return "its runner is gone: scenario clean " + r.Name() + " ends what it left and makes the reports"
 	}
-	return "it goes on: scenario watch " + r.ID
+	return "it goes on: scenario watch " + r.Name()
 }
 
 func (c *common) report(out io.Writer, format, dir string) error {

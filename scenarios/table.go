@@ -409,7 +409,7 @@ func (c *common) tabled(names []string, scenario string) (runs []*report.Run, er
 			return nil, environment(err)
 		}
 		if r.Verdict == report.Running {
-			return nil, &usageError{fmt.Errorf("run %s has not ended", filepath.Base(dir)), "see: scenario watch " + filepath.Base(dir)}
+			return nil, &usageError{fmt.Errorf("run %s has not ended", filepath.Base(dir)), "see: scenario watch " + dir}
 		}
 		runs = append(runs, r)
 	}

@@ -57,6 +57,7 @@ type painter struct {
 func NewLive(out io.Writer, color bool) *Live {
 	l := &Live{out: out, color: color, size: func() (int, int) { return sizeOf(out) }}
 	l.lines = NewTerminal(&l.after, false, color, false)
+	l.lines.width = NewTerminal(out, false, color, false).width
 	return l
 }
 

@@ -170,3 +170,28 @@ func TestLoadRunRefusesWhatItCannotRead(t *testing.T) {
 		t.Errorf("%+v, %v", r, err)
 	}
 }
+
+// TestRunsAreNamedSoThatTheyAreFound: a run that is not in the default directory is
+// named by its own.
+func TestRunsAreNamedSoThatTheyAreFound(t *testing.T) {
+	for directory, want := range map[string]string{"runs/a": "a", "./runs/a": "a", "": "a", "/tmp/x/a": "/tmp/x/a", "other/runs/a": "other/runs/a"} {
+		if got := (&Run{ID: "a", Directory: directory}).Name(); got != want {
+			t.Errorf("%q: %q, want %q", directory, got, want)
+		}
+	}
+}
+
+// TestRowsFitANarrowTerminal: the row of a criterion is one line on 80 columns too.
+func TestRowsFitANarrowTerminal(t *testing.T) {
+	for _, width := range []int{widthMin, 80, Width} {
+		var out bytes.Buffer
+		shown := NewTerminal(&out, false, false, false)
+		shown.width = width
+		shown.check(Check{Title: strings.Repeat("title ", 20), Observed: strings.Repeat("9", 40), Op: "==", Expected: strings.Repeat("8", 40), Status: CheckPass, Detail: strings.Repeat("detail ", 30)})
+		for _, line := range strings.Split(out.String(), "\n") {
+			if utf8.RuneCountInString(line) > width {
+				t.Errorf("wider than %d: %s", width, line)
+			}
+		}
+	}
+}

@@ -228,3 +228,15 @@ func LoadRun(dir string) (*Run, error) {
 	}
 	return &r, nil
 }
+
+// DefaultRunsDir is where runs go when nothing else is said.
+const DefaultRunsDir = "runs"
+
+// Name is what commands find the run by from where it was started: its id, or its
+// directory where that is not in the default one.
+func (r *Run) Name() string {
+	if r.Directory == "" || filepath.Dir(filepath.Clean(r.Directory)) == DefaultRunsDir {
+		return r.ID
+	}
+	return r.Directory
+}

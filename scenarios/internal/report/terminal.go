@@ -9,8 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// Width is the widest line that is written on purpose.
+// Width is the widest line that is written on purpose, also where there is more room.
 const Width = 100
+
+// widthMin is the narrowest that rows are made for.
+const widthMin = 60
 
 // Terminal shows a run as it goes: one line per step. On a terminal the running
 // step is shown and replaced; elsewhere every line is final.
@@ -20,11 +23,13 @@ type Terminal struct {
 	color   bool
 	quiet   bool
 	pending bool // a replaceable line is shown
+	width   int  // of the widest line that is written on purpose
 }
 
 // NewTerminal shows a run on out. quiet shows failures only.
 func NewTerminal(out io.Writer, live, color, quiet bool) *Terminal {
-	return &Terminal{out: out, live: live, color: color, quiet: quiet}
+	wide, _ := sizeOf(out)
+	return &Terminal{out: out, live: live, color: color, quiet: quiet, width: max(widthMin, min(Width, wide))}
 }
 
 const (
@@ -56,7 +61,7 @@ func (t *Terminal) replaceable(text string) {
 	if !t.live || t.quiet {
 		return
 	}
-	fmt.Fprint(t.out, "\r\x1b[2K"+clip(text, Width-1))
+	fmt.Fprint(t.out, "\r\x1b[2K"+clip(text, t.width-1))
 	t.pending = true
 }
 
@@ -80,7 +85,7 @@ func (t *Terminal) Event(e Event) {
 		if t.live {
 			t.replaceable("  ..    " + e.Text)
 		} else {
-			t.line("        %s", clip(e.Text, Width-8))
+			t.line("        %s", clip(e.Text, t.width-8))
 		}
 	case RunPaused:
 		t.line("%s", strings.Join(e.Pause.Lines(), "\n"))
@@ -92,15 +97,15 @@ func (t *Terminal) Event(e Event) {
 func (t *Terminal) stepEnded(s *Step) {
 	took := fmt.Sprintf("%6.1fs", float64(s.TookMS)/1000)
 	if s.Status == StepFailed {
-		t.line("  %s %s  %s", t.paint(red, "FAIL"), took, clip(s.Title, Width-16))
-		for _, l := range wrap(s.Error, Width-10) {
+		t.line("  %s %s  %s", t.paint(red, "FAIL"), took, clip(s.Title, t.width-16))
+		for _, l := range wrap(s.Error, t.width-10) {
 			t.line("          %s", l)
 		}
 		return
 	}
 	text := s.Title
 	if s.Note != "" {
-		text += t.paint(dim, ": "+clip(s.Note, max(10, Width-18-utf8.RuneCountInString(s.Title))))
+		text += t.paint(dim, ": "+clip(s.Note, max(10, t.width-18-utf8.RuneCountInString(s.Title))))
 	}
 	t.line("  %s   %s  %s", t.paint(green, "ok"), took, text)
 }
@@ -184,11 +189,15 @@ func (t *Terminal) check(c Check) {
 	if c.Guard {
 		mark, title = t.paint(yellow, "UNMET"), "guard: "+title
 	}
-	t.line("  %s %s %s %s", mark, pad(clip(title, 54), 54), pad(clip(c.Observed, 18), 18), clip("want "+c.Op+" "+c.Expected, 18))
+	value, room := 18, t.width-46
+	if t.width < Width {
+		value, room = 14, t.width-38
+	}
+	t.line("  %s %s %s %s", mark, pad(clip(title, room), room), pad(clip(c.Observed, value), value), clip("want "+c.Op+" "+c.Expected, value))
 	if c.Status == NotEvaluated {
 		return // the failed step tells why
 	}
-	for _, l := range wrap(c.Detail, Width-8) {
+	for _, l := range wrap(c.Detail, t.width-8) {
 		if l != "" {
 			t.line("        %s", t.paint(dim, l))
 		}
@@ -219,7 +228,7 @@ func (t *Terminal) verdict(r *Run) {
 	t.line("%s  %s: %d of %d criteria, %s, seed %d", t.paint(code, strings.ToUpper(string(r.Verdict))), r.Scenario, passed, len(r.Criteria), r.took(), r.Seed)
 	t.line("evidence: %s", r.Directory)
 	if r.Kept {
-		t.line("the cluster was left running: addresses in %s/brokers/*/config; end it with: scenario stop %s", r.Directory, r.ID)
+		t.line("the cluster was left running: addresses in %s/brokers/*/config; end it with: scenario stop %s", r.Directory, r.Name())
 	}
 }
 

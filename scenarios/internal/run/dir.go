@@ -71,7 +71,7 @@ func newDir(runsDir, wanted, scenario string, now time.Time) (id, dir string, er
 		dir = filepath.Join(runsDir, wanted)
 		err = os.Mkdir(dir, 0o755)
 		if errors.Is(err, fs.ErrExist) {
-			return "", "", spec.Problems{{File: "--run-id", Message: "there is a " + dir + " already", Hint: "choose another name, or remove that run: scenario clean --purge " + wanted}}
+			return "", "", spec.Problems{{File: "--run-id", Message: "there is a " + dir + " already", Hint: "choose another name, or remove that run: scenario clean --purge " + dir}}
 		}
 		if err != nil {
 			return "", "", fmt.Errorf("make the run's directory: %w; %s", err, RunsDirHint)

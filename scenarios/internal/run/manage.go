@@ -144,6 +144,9 @@ func Find(runsDir, name string) (string, error) {
 	return "", fmt.Errorf("%s could be %s", name, strings.Join(found, ", "))
 }
 
+// ErrRunning refuses to clean what goes on.
+var ErrRunning = errors.New("is running")
+
 // endGrace is how long processes may take to end in order.
 const endGrace = 10 * time.Second
 
@@ -271,7 +274,7 @@ func elsewhere(dir string, r *report.Run) error {
 	if r.Verdict != report.Running || !process.Elsewhere(r.Runner.Started) || time.Since(lastWord(dir, r.StartedAt)) > quietAfter {
 		return nil
 	}
-	return fmt.Errorf("run %s was begun on another machine, or before this one's last start, and wrote something within the last %s: stop it there, or wait, or remove it all with: scenario clean %s --purge", r.ID, quietAfter, r.ID)
+	return fmt.Errorf("run %s was begun on another machine, or before this one's last start, and wrote something within the last %s: stop it there, or wait, or remove it all with: scenario clean %s --purge", r.ID, quietAfter, r.Name())
 }
 
 // lastWord is when a run wrote its last event.
@@ -292,7 +295,7 @@ func Clean(ctx context.Context, dir string, cleaner setups.Cleaner, everything b
 		return nil, err
 	}
 	if info.Live {
-		return nil, fmt.Errorf("run %s is running; end it with: scenario stop %s", info.Run.ID, info.Run.ID)
+		return nil, fmt.Errorf("run %s %w; end it with: scenario stop %s", info.Run.ID, ErrRunning, info.Run.Name())
 	}
 	if err := elsewhere(dir, info.Run); err != nil && !everything {
 		return nil, err

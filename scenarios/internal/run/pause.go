@@ -170,7 +170,7 @@ func (e *engine) pause(ctx context.Context, p report.Pause) (Order, error) {
 	if p.Failed {
 		p.Evidence, p.Repro = e.evidence(), e.record.Repro
 	}
-	id := e.record.ID
+	id := e.record.Name()
 	again := "do the next step"
 	if p.Failed && p.Step != "" {
 		again = "do the failed step again"

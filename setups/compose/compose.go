@@ -140,10 +140,8 @@ func (c *cluster) Form(ctx context.Context, n int) ([]setups.Broker, error) {
 	if err := c.up(ctx, members...); err != nil {
 		return nil, err
 	}
-	for _, m := range members {
-		if err := c.Await(ctx, m, "/readyz"); err != nil {
-			return nil, err
-		}
+	if err := c.AwaitAll(ctx, members, "/readyz"); err != nil {
+		return nil, err
 	}
 	return c.Brokers(), nil
 }

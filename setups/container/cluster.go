@@ -90,10 +90,12 @@ func (c *cluster) Form(ctx context.Context, n int) ([]setups.Broker, error) {
 	if err := errors.Join(errs...); err != nil {
 		return nil, err
 	}
-	for _, b := range brokers {
-		if err := c.Await(ctx, b.Member, "/readyz"); err != nil {
-			return nil, err
-		}
+	members := make([]*docker.Member, n)
+	for i, b := range brokers {
+		members[i] = b.Member
+	}
+	if err := c.AwaitAll(ctx, members, "/readyz"); err != nil {
+		return nil, err
 	}
 	return c.Brokers(), nil
 }

@@ -17,6 +17,8 @@ import (
 	"syscall"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/ister-mq/ister/setups"
 	"github.com/ister-mq/ister/setups/internal/build"
 )
@@ -149,12 +151,19 @@ func (c *cluster) Form(ctx context.Context, n int) ([]setups.Broker, error) {
 			return nil, err
 		}
 	}
+	// All at once: one that ends at once is why the others wait.
+	group, ctx := errgroup.WithContext(ctx)
 	for _, b := range c.brokers {
-		if exit, err := c.await(ctx, b, "/readyz"); err != nil {
-			return nil, err
-		} else if exit != nil {
-			return nil, c.early(b, *exit)
-		}
+		group.Go(func() error {
+			exit, err := c.await(ctx, b, "/readyz")
+			if err == nil && exit != nil {
+				err = c.early(b, *exit)
+			}
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
 	}
 	return c.Brokers(), nil
 }

@@ -2,6 +2,7 @@ package process
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"os"
@@ -18,7 +19,7 @@ import (
 // TestMain lets this test binary be the broker: with "broker" as its first
 // argument it serves the admin port until it is signalled. A data directory that
 // holds a file named refuse makes it end with code 10, one with hang makes it
-// ignore SIGTERM.
+// ignore SIGTERM, one with wait never lets it be ready.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == "broker" {
 		os.Exit(beBroker(os.Args[2:]))
@@ -48,7 +49,12 @@ func beBroker(args []string) int {
 		return 1
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") })
+	mux.HandleFunc("/", func(w http.ResponseWriter, _ *http.Request) {
+		if _, err := os.Stat(filepath.Join(data, "wait")); err == nil {
+			w.WriteHeader(http.StatusServiceUnavailable)
+		}
+		fmt.Fprint(w, "{}")
+	})
 	go func() {
 		fmt.Println(http.ListenAndServe(flags["--admin-addr"], mux))
 		os.Exit(13)
@@ -153,15 +159,18 @@ func TestStartTellsOfABrokerThatRefuses(t *testing.T) {
 	}
 }
 
+// Brokers that wait for the one that ended do not hide it.
 func TestFormTellsWhyABrokerEnded(t *testing.T) {
 	c, dir := newCluster(t)
-	if err := os.MkdirAll(filepath.Join(dir, "brokers", "b1", "data"), 0o755); err != nil {
-		t.Fatal(err)
+	for name, file := range map[string]string{"b1": "wait", "b2": "refuse", "b3": "wait"} {
+		data := filepath.Join(dir, "brokers", name, "data")
+		if err := errors.Join(os.MkdirAll(data, 0o755), os.WriteFile(filepath.Join(data, file), nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if err := os.WriteFile(filepath.Join(dir, "brokers", "b1", "data", "refuse"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Form(t.Context(), 1); err == nil || !strings.Contains(err.Error(), "exit code 10") || !strings.Contains(err.Error(), "NODE_REMOVED") {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if _, err := c.Form(ctx, 3); err == nil || !strings.Contains(err.Error(), "b2 ended while starting (exit code 10)") || !strings.Contains(err.Error(), "NODE_REMOVED") {
 		t.Fatalf("%v", err)
 	}
 }

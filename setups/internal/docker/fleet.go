@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/ister-mq/ister/setups"
 	"github.com/ister-mq/ister/setups/internal/build"
 )
@@ -111,6 +113,16 @@ func (f *Fleet) Await(ctx context.Context, m *Member, path string) error {
 		err = m.Box.early(*exit)
 	}
 	return err
+}
+
+// AwaitAll waits for all members at once: one that ends while it starts is why the
+// others wait.
+func (f *Fleet) AwaitAll(ctx context.Context, members []*Member, path string) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, m := range members {
+		group.Go(func() error { return f.Await(ctx, m, path) })
+	}
+	return group.Wait()
 }
 
 // Binary implements setups.Cluster.

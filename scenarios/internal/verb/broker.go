@@ -256,6 +256,7 @@ func stateName(s adminv1.Node_State) string { return strings.ToLower(s.String())
 
 func activate(ctx context.Context, env *Env, in activateInputs) (activateOutputs, error) {
 	var out activateOutputs
+	waits := patience{env: env}
 	err := poll(ctx, lookEvery, func() (bool, string, error) {
 		admin, err := env.Admin()
 		if err != nil {
@@ -263,7 +264,7 @@ func activate(ctx context.Context, env *Env, in activateInputs) (activateOutputs
 		}
 		answer, err := admin.Brokers.Activate(ctx, &adminv1.ActivateRequest{BrokerId: int32(in.NodeID), Reason: in.Reason})
 		if err != nil {
-			if gated(err) && ctx.Err() == nil {
+			if waits.gated(ctx, err) {
 				return false, err.Error(), nil
 			}
 			return false, "", fmt.Errorf("activate node %d: %w", in.NodeID, err)

@@ -239,12 +239,23 @@ func roleName(r adminv1.Member_Role) string {
 // gates are the refusals that go away by themselves while a node catches up.
 var gates = []string{"NODE_NOT_CAUGHT_UP", "MEMBERSHIP_CHANGE_PENDING", "NODE_UNREACHABLE", "QUORUM_AT_RISK", "NODE_NOT_READY", "NO_CONTROLLER", "UNKNOWN_HEALTH"}
 
-// gated reports whether err is such a refusal.
-func gated(err error) bool {
+// patience waits for gates to open. It tells of each reason once.
+type patience struct {
+	env  *Env
+	told string
+}
+
+// gated reports whether err is such a refusal, and there is still time.
+func (p *patience) gated(ctx context.Context, err error) bool {
 	for _, reason := range gates {
-		if client.IsReason(err, reason) {
-			return true
+		if !client.IsReason(err, reason) || ctx.Err() != nil {
+			continue
 		}
+		if reason != p.told {
+			p.env.Say("waiting: " + err.Error())
+		}
+		p.told = reason
+		return true
 	}
 	return false
 }
@@ -252,6 +263,7 @@ func gated(err error) bool {
 func promote(ctx context.Context, env *Env, in nodeInputs) (votersOutputs, error) {
 	start := time.Now()
 	var out votersOutputs
+	waits := patience{env: env}
 	err := poll(ctx, lookEvery, func() (bool, string, error) {
 		admin, err := env.Admin()
 		if err != nil {
@@ -259,8 +271,7 @@ func promote(ctx context.Context, env *Env, in nodeInputs) (votersOutputs, error
 		}
 		answer, err := admin.Cluster.PromoteNode(ctx, &adminv1.PromoteNodeRequest{NodeId: int32(in.NodeID)})
 		if err != nil {
-			if gated(err) && ctx.Err() == nil {
-				env.Say("waiting for the gates of " + env.label(in.NodeID))
+			if waits.gated(ctx, err) {
 				return false, err.Error(), nil
 			}
 			return false, "", fmt.Errorf("promote node %d: %w", in.NodeID, err)
@@ -317,12 +328,12 @@ func remove(ctx context.Context, env *Env, in removeInputs) (removeOutputs, erro
 	}
 	start := time.Now()
 	out := removeOutputs{WasController: before.Controller == in.NodeID}
+	waits := patience{env: env}
 	err = poll(ctx, lookEvery, func() (bool, string, error) {
 		answer, err := admin.Cluster.RemoveNode(ctx, &adminv1.RemoveNodeRequest{NodeId: int32(in.NodeID), Reason: in.Reason})
 		if err != nil {
-			if gated(err) && ctx.Err() == nil {
+			if waits.gated(ctx, err) {
 				out.Refusals++
-				env.Say("waiting: " + err.Error())
 				return false, err.Error(), nil
 			}
 			return false, "", fmt.Errorf("remove node %d: %w", in.NodeID, err)

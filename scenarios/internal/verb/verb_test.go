@@ -1,10 +1,13 @@
 package verb
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/ister-mq/ister/admin/client"
 	"github.com/ister-mq/ister/scenarios/internal/spec"
 )
 
@@ -78,5 +81,27 @@ func TestNoteLeavesOutWhatIsNotSet(t *testing.T) {
 		if got := v.Note(c.outputs); got != c.want {
 			t.Errorf("%v: %q, want %q", c.outputs, got, c.want)
 		}
+	}
+}
+
+// TestAGateIsToldOfOnce: a step that waits says why, and again when the reason is
+// another; what no gate refuses ends it.
+func TestAGateIsToldOfOnce(t *testing.T) {
+	var said []string
+	waits := patience{env: &Env{Say: func(text string) { said = append(said, text) }}}
+	behind := &client.Refusal{Reason: "NODE_NOT_CAUGHT_UP", Message: "node 4 is 7 entries behind"}
+	pending := &client.Refusal{Reason: "MEMBERSHIP_CHANGE_PENDING", Message: "another change is under way"}
+	for _, err := range []error{behind, behind, pending, pending, behind} {
+		if !waits.gated(t.Context(), err) {
+			t.Errorf("%v is no gate", err)
+		}
+	}
+	if len(said) != 3 || !strings.Contains(said[0], "7 entries behind") || !strings.Contains(said[1], "another change") {
+		t.Errorf("said %q", said)
+	}
+	late, cancel := context.WithCancel(t.Context())
+	cancel()
+	if waits.gated(t.Context(), errors.New("no refusal")) || waits.gated(late, behind) {
+		t.Error("it waits for ever")
 	}
 }

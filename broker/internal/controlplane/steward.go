@@ -160,8 +160,8 @@ func (o *office) relieve(ctx context.Context) {
 	if len(elections) == 0 {
 		return
 	}
+	o.plane.log.Info("leadership is handed away from full disks", "partitions", len(elections))
 	o.proposeAll(ctx, []metadata.Command{&metadata.ElectLeaders{Elections: elections}})
-	o.plane.log.Info("leadership was handed away from full disks", "partitions", len(elections))
 }
 
 // preference is what could be handed back, and since when that is so.

@@ -20,7 +20,10 @@ func allocate(path string) error {
 	}
 	defer file.Close()
 	info, err := file.Stat()
-	if err == nil && info.Size() > 0 {
+	if err != nil {
+		return fmt.Errorf("allocate %s: %w", path, err)
+	}
+	if info.Size() > 0 {
 		err = unix.Fallocate(int(file.Fd()), unix.FALLOC_FL_KEEP_SIZE, 0, info.Size())
 	}
 	if err != nil && !errors.Is(err, unix.EOPNOTSUPP) && !errors.Is(err, unix.ENOSYS) {

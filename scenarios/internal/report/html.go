@@ -243,13 +243,8 @@ func (p *page) steps(r *Run) {
 
 // tiles are the figures at the top.
 func tiles(r *Run, h *history.History, p *page) []tile {
-	passed := 0
-	for _, c := range r.Criteria {
-		if c.Status == CheckPass {
-			passed++
-		}
-	}
-	all := []tile{{"criteria passed", fmt.Sprintf("%d of %d", passed, len(r.Criteria)), "", classOf(passed == len(r.Criteria) && passed > 0)}}
+	passed, judged := r.Passed()
+	all := []tile{{"criteria passed", fmt.Sprintf("%d of %d", passed, judged), "", classOf(passed == judged && passed > 0)}}
 	if len(h.Sends) > 0 {
 		acked, unknown := 0, 0
 		for i := range h.Sends {

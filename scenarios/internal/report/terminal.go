@@ -213,19 +213,14 @@ func (t *Terminal) verdict(r *Run) {
 	if code == "" {
 		code = red
 	}
-	passed := 0
-	for _, c := range r.Criteria {
-		if c.Status == CheckPass {
-			passed++
-		}
-	}
+	passed, judged := r.Passed()
 	for _, f := range r.Failures {
 		t.line("%s", strings.Join(f.Lines(), "\n"))
 	}
 	for _, l := range r.Leftovers {
 		t.line("left behind: %s", l)
 	}
-	t.line("%s  %s: %d of %d criteria, %s, seed %d", t.paint(code, strings.ToUpper(string(r.Verdict))), r.Scenario, passed, len(r.Criteria), r.took(), r.Seed)
+	t.line("%s  %s: %d of %d criteria, %s, seed %d", t.paint(code, strings.ToUpper(string(r.Verdict))), r.Scenario, passed, judged, r.took(), r.Seed)
 	t.line("evidence: %s", r.Directory)
 	if r.Kept {
 		t.line("the cluster was left running: addresses in %s/brokers/*/config; end it with: scenario stop %s", r.Directory, r.Name())
